@@ -1,0 +1,1 @@
+"""Simulated worlds whose hidden rules an agent has to find."""
