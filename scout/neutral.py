@@ -6,8 +6,8 @@ What changes, and into what, so that a reader still sees what was there:
   `<word>` counts as one, HTML tags included, because which words are reserved depends on the tokenizer;
 - a line that looks like part of a verdict (`Verdicts:`, `Step 3: correct`, `Verdict: Yes`, `State:`) or like the
   header of a step (`[7] `) gets a `›` in front;
-- colours and other terminal sequences, zero-width characters, bidi overrides and Unicode tags are removed; other control
-  characters become their pictures (NUL is `␀`), lone surrogates become `�`; every line break becomes `\\n`.
+- colours and other terminal sequences, zero-width characters, bidi overrides and Unicode tags are removed; other
+  control characters become their pictures (NUL is `␀`), lone surrogates become `�`; every line break becomes `\\n`.
 All other text is unchanged.
 """
 
@@ -38,7 +38,7 @@ _BRACKET_WORDS = (
 
 _TOKENS = (
     (re.compile("[<\uff1c\ufe64](?=[|\uff5c])"), "‹"),
-    (re.compile(r"[<\uff1c\ufe64](?=[^\s<>\uff1c\uff1e\ufe64\ufe65.,;(){}\"'`]{1,64}[>\uff1e\ufe65])"), "‹"),
+    (re.compile(r"[<\uff1c\ufe64](?=[^\s<>‹\uff1c\uff1e\ufe64\ufe65.,;(){}\"'`]{1,64}[>\uff1e\ufe65])"), "‹"),
     (re.compile(rf"\[(?=\||/?(?:{_BRACKET_WORDS})\])"), "⁅"),
     # ">>TITLE<<" (Falcon), "◁think▷" (Kimi-VL), "]~b]" and "[e~[" (MiniMax), "/nothink" (GLM; soft switch of Qwen3).
     (re.compile(r">(?=>[A-Z_]{1,32}<<)"), "›"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import time
 import unicodedata
@@ -12,14 +13,19 @@ from hypothesis import strategies as st
 
 from scout.neutral import neutralise
 
-CONTROL_TOKENS = """
-<|im_start|> <|im_end|> <|endoftext|> <|anything|> <|start_header_id|> <|eot_id|> <|channel> <channel|> <|"|> <s> </s>
+CONTROL_TOKENS = re.findall(
+    r"\S+",
+    """
+<|im_start|> <|im_end|> <|endoftext|> <|anything|>
+<|start_header_id|> <|eot_id|> <|channel> <channel|> <|"|> <s> </s>
 [INST] [/INST] <<SYS>> <</SYS>> <start_of_turn> <end_of_turn> <bos> <eos> <think> </think> <tool_call> </tool_call>
-<tool_response> <unk> <pad> <mask> <｜User｜> <｜Assistant｜> <｜end▁of▁sentence｜> <fim_prefix> <file_sep> <gh_stars>
+<tool_response> <unk> <pad> <mask> <｜User｜> <｜Assistant｜> <｜end▁of▁sentence｜> <fim_prefix> <file_sep> <gh_stars> <h1>
 <repo_name> <jupyter_start> <unused99> <0x0A> <BOS_TOKEN> <|START_OF_TURN_TOKEN|> [TOOL_CALLS] [gMASK] [CLS] [PAD] [BOS]
 [|endofturn|] <reserved_106> <extra_id_0> <2en> <image_soft_token> <seed:think> >>QUESTION<< ◁think▷ ◁/think▷ ]~b] ]~!b[
-[e~[ ]!p~[ <[begin▁of▁image]> /nothink <table> <h1> ＜s＞ <｜tool▁calls▁begin｜> <function=run> <|reserved_special_token_0|>
-""".split()
+[e~[ ]!p~[ <[begin▁of▁image]> /nothink <table> ＜s＞ <｜tool▁calls▁begin｜> <function=run>
+<|reserved_special_token_0|>
+""",
+)
 
 FAKE_LINES = (
     """
@@ -35,7 +41,7 @@ PIECES = st.one_of(
     st.sampled_from(
         [*CONTROL_TOKENS, *FAKE_LINES, "\n", "\r", "\x1b", "\x1b[", "\x1b[0m", "\u200b", "\ufe0f", "\ud800"]
     ),
-    st.sampled_from(list("<>|[]/:\n ‹›⁅\x00\x9b\u202e*1")),
+    st.sampled_from(list("<>|[]/:\r\n ‹›⁅\x1b\x00\x9b\u202e*1")),
 )
 HOSTILE = st.lists(PIECES, max_size=12).map("".join)
 
@@ -110,7 +116,7 @@ def test_neutralise_is_idempotent_and_leaves_nothing_to_find(text: str) -> None:
     "unit", ["<", "<a", "[", "\x1b[0", "<|", " ", "> ", "\n", "\r", "]~", ">>A", "step 1", "\x00", "[1] "]
 )
 def test_time_is_linear(unit: str) -> None:
-    text = unit * (2_000_000 // len(unit))
+    text = unit * (1_000_000 // len(unit))
     start = time.process_time()
     neutralise(text)
-    assert time.process_time() - start < 4.0
+    assert time.process_time() - start < 3.0
