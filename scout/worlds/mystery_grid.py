@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from scout.errors import InputError
 from scout.worlds.effects import EFFECTS, LETTERS, SIZE, change
 from scout.worlds.rubric import grade
 
@@ -83,7 +84,7 @@ class MysteryGrid:
         """effects: letter A..E -> effect number 1..10; the grid holds only these letters.
 
         required_steps: total moves allowed, and needed before a commit. difficulty: the word the tools report.
-        Raises ValueError for no letters, a letter outside A..E or an unknown effect.
+        Raises InputError for no letters, a letter outside A..E or an unknown effect.
         """
         wrong = {
             letter: number
@@ -91,7 +92,7 @@ class MysteryGrid:
             if letter not in tuple(LETTERS) or number not in EFFECTS
         }
         if wrong or not effects:
-            raise ValueError(f"effects has {wrong or 'no letters'}; needed are letters A..E with effect numbers 1..10.")
+            raise InputError(f"effects has {wrong or 'no letters'}; needed are letters A..E with effect numbers 1..10.")
         self.effects = MappingProxyType(dict(sorted(effects.items())))
         self.required_steps = required_steps
         self.rules = rules
@@ -122,15 +123,17 @@ class MysteryGrid:
         """Put the episode into a given state.
 
         letters: tile (x, y) -> letter or X. state: new values of energy, score, round_steps, total_steps, round_over,
-        visits (letters left out keep their count), resets. Raises ValueError for a tile off the grid, a letter that the
+        visits (letters left out keep their count), resets. Raises InputError for a tile off the grid, a letter that the
         grid cannot hold or another name, and changes nothing then.
         """
         allowed = {"energy", "score", "round_steps", "total_steps", "round_over", "visits", "resets"}
         wrong: list[Any] = [tile for tile in (*letters, *([position] if position else [])) if not inside(*tile)]
-        wrong += sorted({*letters.values(), *state.get("visits", {})} - {*self.effects, USED})
+        wrong += sorted({*letters.values()} - {*self.effects, USED}) + sorted(
+            {*state.get("visits", {})} - {*self.effects}
+        )
         wrong += sorted(state.keys() - allowed)
         if wrong:
-            raise ValueError(
+            raise InputError(
                 f"Cannot place {wrong}; allowed are tiles on the grid, the letters {', '.join(self.effects)} and X, "
                 f"and the names {', '.join(sorted(allowed))}."
             )

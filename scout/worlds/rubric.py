@@ -46,13 +46,13 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 def parse_commit(content: str) -> Submission:
-    """The claims of a commit such as {"A": "thirds", "B": 7, "C": null}; never raises.
+    """The claims of a commit such as {"A": "thirds", "B": 7, "C": null}; never raises, whatever an agent hands in.
 
     An effect is given by number or by name, case ignored. A key that occurs twice is a conflicting claim: unreadable.
     """
     try:
         pairs = json.loads(content, object_pairs_hook=_Pairs)
-    except (ValueError, RecursionError):
+    except (TypeError, ValueError, RecursionError):
         return Submission({}, {}, "The submission is not readable JSON.")
     if not isinstance(pairs, _Pairs):
         return Submission({}, {}, "The submission is not a JSON object with one entry for each letter.")

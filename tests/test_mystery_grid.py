@@ -1,0 +1,554 @@
+"""The Mystery Grid world against the published rules, golden cases included."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scout.errors import InputError
+from scout.worlds.effects import DIFFICULTY, EFFECTS, NAMES, change, draw
+from scout.worlds.mystery_grid import (
+    MAX_RESETS,
+    PAPER_RULES,
+    REFERENCE_RULES,
+    MysteryGrid,
+    Rules,
+    tool_schemas,
+    tools,
+)
+from scout.worlds.rubric import grade, parse_commit, score_commit
+
+HARD = DIFFICULTY["hard"]
+TRUTH = {letter: NAMES[number][0] for letter, number in HARD.items()}
+
+
+def world(rules: Rules = PAPER_RULES, *, seed: int = 0, required_steps: int = 50) -> MysteryGrid:
+    return MysteryGrid(HARD, seed=seed, required_steps=required_steps, rules=rules)
+
+
+def criteria(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {entry["criterion"]: entry for entry in result["result"]["judge_result"]["score_breakdown"]}
+
+
+# Golden cases
+
+
+def test_golden_refill_at_the_last_energy_leaves_the_round_over() -> None:
+    env = world(REFERENCE_RULES)
+    env.place((5, 5), energy=1, letters={(5, 6): "D"})
+    result = env.move("up")
+    assert (result["energy"], result["score"], result["steps"], result["game_over"]) == (10, -2, 1, True)
+
+
+def test_golden_corner_pays_double_in_the_reference() -> None:
+    env = world(REFERENCE_RULES)
+    env.place((0, 8), letters={(0, 9): "B"})
+    result = env.move("up")
+    assert (result["score"], result["energy"]) == (6, 19)
+
+
+def test_golden_nearby_tiles_of_the_reference() -> None:
+    env = world(REFERENCE_RULES)
+    env.place((8, 2))
+    nearby = [tile[:-3] + ")" for tile in env.get_current_state()["nearby_tiles"]]
+    assert nearby == ["(6,0)", "(6,2)", "(6,4)", "(8,0)", "(8,2)", "(8,4)"]
+
+
+# Effects
+
+
+@pytest.mark.parametrize(
+    ("effect", "x", "y", "energy", "step", "visit", "expected"),
+    [
+        (1, 4, 4, 10, 2, 2, (1, 0)),
+        (2, 4, 4, 10, 2, 2, (0, 1)),
+        (3, 4, 5, 10, 2, 2, (1, 0)),
+        (3, 4, 4, 10, 2, 2, (-1, 0)),
+        (4, 4, 4, 10, 2, 2, (-1, 0)),
+        (5, 4, 4, 15, 2, 2, (2, 0)),
+        (5, 4, 4, 14, 2, 2, (-2, 0)),
+        (6, 4, 4, 10, 3, 2, (2, 0)),
+        (6, 4, 4, 10, 4, 2, (-1, 0)),
+        (7, 1, 5, 10, 2, 2, (3, 0)),
+        (7, 8, 5, 10, 2, 2, (3, 0)),
+        (7, 5, 1, 10, 2, 2, (3, 0)),
+        (7, 5, 8, 10, 2, 2, (3, 0)),
+        (7, 2, 7, 10, 2, 2, (0, 0)),
+        (7, 0, 9, 10, 2, 2, (3, 0)),
+        (8, 4, 4, 10, 2, 1, (1, 0)),
+        (8, 4, 4, 10, 2, 2, (0, 0)),
+        (9, 4, 4, 9, 2, 2, (-2, 10)),
+        (9, 4, 4, 10, 2, 2, (1, 0)),
+        (10, 2, 7, 10, 2, 2, (-5, 0)),
+    ],
+)
+def test_effect_changes_score_and_energy(
+    effect: int, x: int, y: int, energy: int, step: int, visit: int, expected: tuple[int, int]
+) -> None:
+    assert change(effect, x, y, energy, step, visit) == expected
+
+
+def test_unknown_effect_is_refused() -> None:
+    with pytest.raises(KeyError):
+        change(11, 0, 0, 20, 1, 1)
+
+
+def test_border_band_holds_64_tiles_and_corners_double_only_on_request() -> None:
+    tiles = [(x, y) for x in range(10) for y in range(10)]
+    assert sum(change(7, x, y, 20, 1, 1)[0] == 3 for x, y in tiles) == 64
+    doubled = [tile for tile in tiles if change(7, *tile, 20, 1, 1, corner_double=True)[0] == 6]
+    assert doubled == [(0, 0), (0, 9), (9, 0), (9, 9)]
+
+
+def test_difficulty_maps_are_the_published_ones() -> None:
+    listed = {name: "".join(f"{letter}{number} " for letter, number in m.items()) for name, m in DIFFICULTY.items()}
+    assert listed == {"easy": "A1 B2 C3 D4 E5 ", "medium": "A3 B5 C6 D7 E8 ", "hard": "A6 B7 C8 D9 E10 "}
+
+
+def test_draw_gives_each_letter_another_effect_and_follows_the_seed() -> None:
+    assert draw(random.Random(3)) == draw(random.Random(3))
+    draws = [draw(random.Random(seed), "ABC") for seed in range(200)]
+    assert all(list(d) == ["A", "B", "C"] and len(set(d.values())) == 3 for d in draws)
+    assert {number for d in draws for number in d.values()} == set(EFFECTS)
+
+
+# World and moves
+
+
+def test_new_world_has_a_full_grid_and_an_unused_start_tile() -> None:
+    env = world()
+    x, y = env.position
+    assert (env.energy, env.score, env.round_steps, env.total_steps, env.resets) == (20, 0, 0, 0, 0)
+    assert not env.round_over and not env.committed and set(env.visits.values()) == {0}
+    assert env.grid.letter_at(x, y) in "ABCDE"
+
+
+def test_grid_holds_only_the_letters_of_the_effects() -> None:
+    env = MysteryGrid({"A": 3, "B": 10}, seed=5)
+    assert {tile[-2] for tile in env.get_full_map()["map"]} == {"A", "B"}
+
+
+def test_letters_and_start_tiles_are_about_uniform() -> None:
+    letters: dict[str, int] = dict.fromkeys("ABCDE", 0)
+    starts = set()
+    env = world(Rules(reset_cap_enforced=False))
+    for _ in range(1000):
+        starts.add(env.position)
+        for tile in env.get_full_map()["map"]:
+            letters[tile[-2]] += 1
+        env.reset()
+    assert len(starts) == 100
+    assert all(abs(count - 20_000) < 800 for count in letters.values())
+
+
+@pytest.mark.parametrize("effects", [{}, {"F": 1}, {"X": 1}, {"AB": 1}, {"A": 0}, {"A": 11}])
+def test_wrong_effects_are_refused(effects: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="effects has"):
+        MysteryGrid(effects, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("direction", "target"), [("up", (5, 6)), ("DOWN", (5, 4)), ("Left", (4, 5)), ("right", (6, 5))]
+)
+def test_directions_ignore_case_and_y_grows_upwards(direction: str, target: tuple[int, int]) -> None:
+    env = world()
+    env.place((5, 5))
+    assert env.move(direction)["success"]
+    assert env.position == target
+
+
+def test_move_returns_exactly_the_documented_fields() -> None:
+    env = world()
+    env.place((5, 5), letters={(5, 6): "E"})
+    assert env.move("up") == {
+        "success": True,
+        "position": "(5,6,E)",
+        "energy": 19,
+        "score": -1,
+        "steps": 1,
+        "game_over": False,
+        "difficulty": "hard",
+        "remain_reset_times": 20,
+    }
+    assert env.grid.letter_at(5, 6) == "X"
+
+
+def test_used_tile_costs_energy_and_steps_but_has_no_effect() -> None:
+    env = world()
+    env.place((5, 5), letters={(5, 6): "X"})
+    result = env.move("up")
+    assert (result["position"], result["energy"], result["score"], result["steps"]) == ("(5,6,X)", 19, 0, 1)
+    assert set(env.visits.values()) == {0}
+
+
+def test_start_tile_triggers_when_stepped_on_later() -> None:
+    env = world()
+    env.place((5, 5), letters={(5, 5): "C", (5, 6): "X"})
+    env.move("up")
+    assert env.move("down")["score"] == 1
+
+
+def test_visits_count_the_letter_over_different_tiles_of_the_round() -> None:
+    env = world()
+    env.place((4, 4), letters={(4, 5): "C", (4, 6): "C", (4, 7): "C"})
+    assert [env.move("up")["score"] for _ in range(3)] == [1, 1, 2]
+    assert env.visits["C"] == 3
+
+
+def test_step_rule_uses_steps_of_the_round_and_not_total_steps() -> None:
+    env = world()
+    env.place((4, 4), letters={(4, 5): "A"}, round_steps=2, total_steps=10)
+    assert env.move("up")["score"] == 2
+    env.place((4, 4), letters={(4, 5): "A"}, round_steps=3, total_steps=11, score=0)
+    assert env.move("up")["score"] == -1
+
+
+@pytest.mark.parametrize(("energy", "expected"), [(10, (19, -2)), (11, (10, 1))])
+def test_refill_tests_energy_after_the_move_cost(energy: int, expected: tuple[int, int]) -> None:
+    env = world()
+    env.place((4, 4), letters={(4, 5): "D"}, energy=energy)
+    result = env.move("up")
+    assert (result["energy"], result["score"]) == expected
+
+
+def test_round_ends_at_thirty_steps() -> None:
+    env = world()
+    env.place((4, 4), round_steps=29)
+    assert env.move("up")["game_over"]
+
+
+def test_round_ends_without_energy() -> None:
+    env = world()
+    env.place((4, 4), letters={(4, 5): "X", (4, 6): "X"}, energy=2)
+    assert not env.move("up")["game_over"]
+    assert env.move("up")["game_over"]
+
+
+def test_reasons_of_refusal_come_in_the_documented_order() -> None:
+    env = world(required_steps=3)
+    env.place((5, 9), total_steps=3, round_over=True, energy=0)
+    assert env.commit_final_result("{}")["success"]
+    reasons = [env.move("north")["message"]]
+    env.place(round_over=False)
+    reasons.append(env.move("north")["message"])
+    env.place(total_steps=2)
+    reasons.append(env.move("north")["message"])
+    env.committed = False
+    reasons.append(env.move("north")["message"])
+    reasons.append(env.move("up")["message"])
+    reasons.append(env.move("down")["message"])
+    for reason, words in zip(
+        reasons, ["round is over", "steps are used", "committed", "direction", "off the grid", "energy"], strict=True
+    ):
+        assert words in reason
+
+
+@pytest.mark.parametrize(
+    ("position", "direction"), [((0, 5), "left"), ((9, 5), "right"), ((5, 0), "down"), ((5, 9), "up"), ((5, 5), "jump")]
+)
+def test_refused_move_costs_nothing(position: tuple[int, int], direction: str) -> None:
+    env = world()
+    env.place(position)
+    before = (env.get_current_state(), env.get_full_map(), env.total_steps)
+    result = env.move(direction)
+    assert set(result) == {"success", "message"} and result["success"] is False
+    assert (env.get_current_state(), env.get_full_map(), env.total_steps) == before
+
+
+def test_no_move_beyond_the_required_steps() -> None:
+    env = world(required_steps=2)
+    env.place((5, 5))
+    assert env.move("up")["success"] and env.move("down")["success"]
+    assert not env.move("up")["success"]
+
+
+# Looking, resetting
+
+
+def test_state_returns_exactly_the_documented_fields() -> None:
+    env = world()
+    env.place((0, 0), letters={(0, 0): "A"})
+    state = env.get_current_state()
+    assert list(state) == [
+        "current_position",
+        "energy",
+        "score",
+        "steps",
+        "max_steps_in_this_round",
+        "nearby_tiles",
+        "game_over",
+        "difficulty",
+    ]
+    assert (state["current_position"], state["max_steps_in_this_round"]) == ("(0,0,A)", 30)
+
+
+def test_map_lists_the_top_row_first() -> None:
+    env = world()
+    env.place((3, 4), letters={(0, 9): "X", (9, 0): "X"})
+    shown = env.get_full_map()
+    assert list(shown) == ["map", "agent_position", "difficulty"]
+    assert (len(shown["map"]), shown["map"][0], shown["map"][-1]) == (100, "(0,9,X)", "(9,0,X)")
+    assert [tile[1:4] for tile in shown["map"][:3]] == ["0,9", "1,9", "2,9"]
+    assert shown["agent_position"] == "(3,4)"
+
+
+def test_reset_starts_a_fresh_round_and_keeps_the_totals() -> None:
+    env = world()
+    env.place((4, 4), letters={(4, 5): "C"})
+    env.move("up")
+    before = env.get_full_map()["map"]
+    result = env.reset()
+    assert list(result) == ["success", "message", "initial_position", "energy", "max_steps_in_this_round", "difficulty"]
+    assert result["success"] and "1" in result["message"]
+    assert result["initial_position"] == env.get_current_state()["current_position"]
+    assert (env.energy, env.score, env.round_steps, env.round_over, env.visits["C"]) == (20, 0, 0, False, 0)
+    assert (env.total_steps, env.resets) == (1, 1)
+    assert env.get_full_map()["map"] != before
+
+
+def test_place_refuses_what_the_world_cannot_hold() -> None:
+    env = world()
+    for wrong in ({"position": (10, 0)}, {"letters": {(0, -1): "A"}}, {"letters": {(0, 0): "F"}}, {"rules": None}):
+        with pytest.raises(InputError, match="Cannot place"):
+            env.place(**wrong)
+    with pytest.raises(InputError, match="Cannot place"):
+        env.place(visits={"X": 1})
+    with pytest.raises(IndexError, match="off the grid"):
+        env.grid.letter_at(-1, 0)
+
+
+# Switches
+
+
+@pytest.mark.parametrize(("on", "score"), [(False, 3), (True, 6)])
+def test_switch_corner_double(on: bool, score: int) -> None:
+    env = world(Rules(corner_double=on))
+    env.place((0, 8), letters={(0, 9): "B"})
+    assert env.move("up")["score"] == score
+
+
+@pytest.mark.parametrize("on", [False, True])
+def test_switch_refill_rescues_round(on: bool) -> None:
+    env = world(Rules(refill_rescues_round=on))
+    env.place((5, 5), energy=1, letters={(5, 6): "D"})
+    assert env.move("up")["game_over"] is not on
+    assert env.move("down")["success"] is on
+
+
+def test_rescue_does_not_lift_the_step_limit() -> None:
+    env = world(Rules(refill_rescues_round=True))
+    env.place((5, 5), energy=1, round_steps=29, letters={(5, 6): "D"})
+    assert env.move("up")["game_over"]
+
+
+@pytest.mark.parametrize(("on", "middle", "corner"), [(False, 25, 9), (True, 9, 4)])
+def test_switch_sparse_view(on: bool, middle: int, corner: int) -> None:
+    env = world(Rules(sparse_view=on))
+    env.place((5, 5))
+    assert len(env.get_current_state()["nearby_tiles"]) == middle
+    env.place((0, 0))
+    assert len(env.get_current_state()["nearby_tiles"]) == corner
+
+
+@pytest.mark.parametrize(("on", "remaining"), [(True, 0), (False, -5)])
+def test_switch_reset_cap_enforced(on: bool, remaining: int) -> None:
+    env = world(Rules(reset_cap_enforced=on))
+    answers = [env.reset()["success"] for _ in range(25)]
+    assert answers == [True] * 20 + [not on] * 5
+    env.place((5, 5))
+    assert env.move("up")["remain_reset_times"] == remaining
+
+
+def test_refused_reset_leaves_the_round_alone() -> None:
+    env = world()
+    env.place(resets=MAX_RESETS)
+    before = env.get_full_map()
+    assert set(env.reset()) == {"success", "message"}
+    assert env.get_full_map() == before and env.resets == MAX_RESETS
+
+
+@pytest.mark.parametrize(
+    ("letter", "expected"),
+    [("D", (-2, 10, 4, 1)), ("C", (1, 0, 4, 1)), ("X", (0, 0, 4, 0))],
+)
+def test_switch_report_changes(letter: str, expected: tuple[int, int, int, int]) -> None:
+    names = ("score_change", "energy_change", "energy_before_effect", "letter_visit")
+    env, plain = world(Rules(report_changes=True)), world()
+    for each in (env, plain):
+        each.place((5, 5), energy=5, letters={(5, 6): letter})
+    result, reference = env.move("up"), plain.move("up")
+    assert tuple(result[name] for name in names) == expected
+    assert {key: value for key, value in result.items() if key not in names} == reference
+
+
+# Commit and rubric
+
+
+def test_commit_is_refused_before_the_required_steps() -> None:
+    env = world()
+    env.place(total_steps=49, resets=19)
+    assert set(env.commit_final_result(json.dumps(TRUTH))) == {"success", "message"}
+    assert not env.committed
+
+
+@pytest.mark.parametrize("state", [{"total_steps": 50}, {"resets": 20}])
+def test_commit_opens_by_steps_or_by_resets_and_only_once(state: dict[str, Any]) -> None:
+    env = world()
+    env.place(**state)
+    result = env.commit_final_result(json.dumps(TRUTH))
+    assert result["success"] and set(result["result"]) == {"judge_input", "judge_result"}
+    assert result["result"]["judge_input"] == json.dumps(TRUTH)
+    assert result["result"]["judge_result"]["final_score"] == 100
+    assert env.committed
+    assert env.commit_final_result(json.dumps(TRUTH))["success"] is False
+
+
+def test_each_letter_earns_twenty_or_nothing() -> None:
+    env = world()
+    env.place(total_steps=50)
+    result = env.commit_final_result(json.dumps({"A": "Thirds", "B": 7, "C": "slope", "D": None}))
+    assert result["result"]["judge_result"]["final_score"] == 40
+    graded = criteria(result)
+    assert {letter: entry["awarded_score"] for letter, entry in graded.items()} == {
+        "A": 20,
+        "B": 20,
+        "C": 0,
+        "D": 0,
+        "E": 0,
+    }
+    assert all(set(e) == {"criterion", "max_score", "awarded_score", "comment"} for e in graded.values())
+    assert all(entry["max_score"] == 20 and entry["comment"] for entry in graded.values())
+
+
+@pytest.mark.parametrize("content", ["", "A is thirds", "[]", '"thirds"', "null", "[" * 100_000, "9" * 5000, None])
+def test_unreadable_commit_earns_nothing_and_says_why(content: Any) -> None:
+    result = grade(content, HARD)
+    assert result.final_score == 0
+    assert all("JSON" in entry.comment for entry in result.score_breakdown)
+
+
+@pytest.mark.parametrize("value", ["sometimes", 0, 11, 6.0, True, ["thirds"], {"rule": "thirds"}, ""])
+def test_unreadable_rule_costs_only_its_own_letter(value: Any) -> None:
+    result = grade(json.dumps({**TRUTH, "A": value}), HARD)
+    assert result.final_score == 80
+    assert "no known rule" in result.score_breakdown[0].comment
+
+
+def test_conflicting_explanations_earn_nothing() -> None:
+    result = grade('{"A": "plus", "A": "thirds", "A": "thirds", "B": "border"}', HARD)
+    assert [entry.awarded_score for entry in result.score_breakdown] == [0, 20, 0, 0, 0]
+    assert "Several" in result.score_breakdown[0].comment
+
+
+def test_unknown_letter_is_worth_nothing_and_is_named() -> None:
+    result = grade(json.dumps({**TRUTH, "Z": "plus", "a": 6}), HARD)
+    assert result.final_score == 100
+    assert [(entry.criterion, entry.max_score) for entry in result.score_breakdown[5:]] == [("Z", 0), ("a", 0)]
+
+
+def test_every_name_and_number_is_read_as_its_effect() -> None:
+    for number, names in NAMES.items():
+        for word in (*names, names[0].upper(), f" {names[0]} ", number, str(number)):
+            assert parse_commit(json.dumps({"A": word})).claims == {"A": number}
+    all_names = [name for names in NAMES.values() for name in names]
+    assert set(NAMES) == set(EFFECTS) and len(all_names) == len(set(all_names))
+
+
+@pytest.mark.parametrize(
+    ("letters", "found", "expected"), [(1, 1, 100), (2, 1, 50), (3, 1, 100 / 3), (4, 3, 75), (5, 4, 80), (3, 0, 0)]
+)
+def test_fewer_letters_are_graded_as_a_share_of_a_hundred(letters: int, found: int, expected: float) -> None:
+    effects = dict(list(HARD.items())[:letters])
+    claims = {letter: number if i < found else None for i, (letter, number) in enumerate(effects.items())}
+    assert score_commit(claims, effects).final_score == expected
+
+
+def test_claim_of_an_effect_that_does_not_exist_is_wrong() -> None:
+    result = score_commit({"A": 99}, {"A": 1})
+    assert result.final_score == 0 and "99" in result.score_breakdown[0].comment
+
+
+# Tools, determinism, speed
+
+
+def test_tool_schemas_follow_the_signatures() -> None:
+    schemas = {entry["function"]["name"]: entry["function"] for entry in tool_schemas(tools(world()).values())}
+    assert tuple(schemas) == MysteryGrid.TOOLS
+    required = {name: schema["parameters"]["required"] for name, schema in schemas.items()}
+    assert required == {
+        "move": ["direction"],
+        "get_current_state": [],
+        "get_full_map": [],
+        "reset": [],
+        "commit_final_result": ["content"],
+    }
+    assert schemas["move"]["parameters"]["properties"] == {"direction": {"type": "string"}}
+    assert all(schema["description"] for schema in schemas.values())
+
+
+def play(env: MysteryGrid, actions: list[str]) -> list[Any]:
+    return [env.reset() if action == "reset" else env.move(action) for action in actions] + [env.get_full_map()]
+
+
+ACTIONS = st.lists(st.sampled_from(["up", "down", "left", "right", "reset", "nowhere"]), max_size=80)
+SEEDS = st.integers(0, 2**32)
+RULES = st.builds(Rules, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS, RULES, ACTIONS)
+def test_equal_seeds_and_actions_give_equal_episodes(seed: int, rules: Rules, actions: list[str]) -> None:
+    random.seed(1)
+    first = play(world(rules, seed=seed), actions)
+    random.seed(2)
+    assert play(world(rules, seed=seed), actions) == first
+
+
+def test_other_seeds_give_other_grids() -> None:
+    assert len({tuple(world(seed=seed).get_full_map()["map"]) for seed in range(20)}) == 20
+
+
+@settings(max_examples=80, deadline=None)
+@given(SEEDS, RULES, ACTIONS)
+def test_invariants_hold_after_every_action(seed: int, rules: Rules, actions: list[str]) -> None:
+    env = MysteryGrid(draw(random.Random(seed)), seed=seed, rules=rules)
+    moves = resets = 0
+    for action in actions:
+        before = env.get_full_map()["map"]
+        result = env.reset() if action == "reset" else env.move(action)
+        moves += action != "reset" and result["success"]
+        resets += action == "reset" and result["success"]
+        assert (env.total_steps, env.resets) == (moves, resets)
+        assert env.energy >= 0 and 0 <= env.round_steps <= 30
+        assert env.round_over or (env.energy > 0 and env.round_steps < 30)
+        assert all(0 <= value <= 9 for value in env.position)
+        assert sum(env.visits.values()) <= env.round_steps
+        changed = sum(a != b for a, b in zip(before, env.get_full_map()["map"], strict=True))
+        assert (result["success"] and (action == "reset" or changed <= 1)) or not changed
+        assert json.loads(json.dumps(result)) == result
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text() | st.dictionaries(st.sampled_from("ABCDEZ"), st.none() | st.integers() | st.text()).map(json.dumps))
+def test_any_text_can_be_graded(content: str) -> None:
+    result = grade(content, HARD)
+    assert result.final_score == sum(entry.awarded_score for entry in result.score_breakdown)
+    assert {entry.awarded_score for entry in result.score_breakdown} <= {0, 20}
+
+
+def test_moves_are_fast_enough_to_collect_runs() -> None:
+    """At least 50,000 moves a second, measured in processor time so that a busy machine does not matter."""
+    env = world(Rules(reset_cap_enforced=False), required_steps=10**9)
+    directions = random.Random(0).choices(["up", "down", "left", "right"], k=20_000)
+    begin = time.process_time()
+    for direction in directions:
+        if env.round_over:
+            env.reset()
+        env.move(direction)
+    assert len(directions) / (time.process_time() - begin) > 50_000
