@@ -1,0 +1,208 @@
+"""Reader of chat messages with tool calls, as agents exchange them with a model over an OpenAI-like interface.
+
+Each assistant message is one step, however many calls it makes. Tool messages are the observation of the step before
+them; so is a user message, unless it stands in front of the first step, where it is the task, like the system message.
+Tool calls and results inside the content (`tool_use`, `tool_result` parts) are read as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from scout.errors import Problem
+from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
+from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.trajectory import Trajectory
+
+LOOKED_FOR = 'a list of {"role", "content"}, an object with such a list under "messages" or "traj", or lines of either'
+
+_Content = str | list[Any] | None
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: Any = None
+
+
+class _ToolCall(msgspec.Struct):
+    function: _Function | str
+    id: str | None = None
+    arguments: Any = None
+
+
+class _Message(msgspec.Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: _Content = None
+    tool_calls: list[_ToolCall] | None = None
+    function_call: _Function | None = None
+    tool_call_id: str | None = None
+    name: str | None = None
+    reasoning_content: _Content = None
+    reasoning: Any = None
+
+
+class _Run(msgspec.Struct):
+    """The object around the messages; every key that some harness writes and that says what the run is."""
+
+    messages: list[msgspec.Raw] | None = None
+    traj: list[msgspec.Raw] | None = None
+    id: str | int | None = None
+    run_id: str | int | None = None
+    trajectory_id: str | int | None = None
+    task_id: str | int | None = None
+    instance_id: str | int | None = None
+    query_index: str | int | None = None
+    sample_index: str | int | None = None
+    trial: str | int | None = None
+    data_source: str | None = None
+    question: str | None = None
+    reward: float | None = None
+    passed: bool | None = None
+    final_label: Literal[-1, 0, 1] | None = None
+
+
+def matches(source: Source) -> bool:
+    """Whether the file begins with a message, a list of messages or an object that holds one."""
+    if source.shape == "array" and _is_message(source.first):
+        return True
+    found = keys(source.first)
+    lists = [found[key] for key in ("messages", "traj") if key in found] or [source.first]
+    return any(_is_message(_first_item(raw)) for raw in lists)
+
+
+def _first_item(raw: Raw) -> Raw:
+    items = decode(raw, list[msgspec.Raw], "", [])
+    return items[0] if items else b""
+
+
+def _is_message(raw: Raw) -> bool:
+    found = keys(raw)
+    return "role" in found and ("content" in found or "tool_calls" in found)
+
+
+def read(source: Source) -> Iterator[Trajectory]:
+    """The runs. Raises FormatError listing all problems of the file."""
+    if source.shape == "array" and _is_message(source.first):
+        source = msgspec.structs.replace(source, shape="object")
+
+    def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
+        name = source.stem if record.number is None else f"{source.stem}:{record.number}"
+        trajectory = _build(record, name, problems)
+        if trajectory is not None:
+            yield trajectory
+
+    return build_all(source, build)
+
+
+def _build(record: Record, name: str, problems: list[Problem]) -> Trajectory | None:
+    before = len(problems)
+    if bytes(record.raw).lstrip().startswith(b"["):
+        run: _Run | None = _Run(messages=decode(record.raw, list[msgspec.Raw], record.where, problems))
+    else:
+        run = decode(record.raw, _Run, record.where, problems)
+    if run is None or len(problems) > before:
+        return None
+    raws = run.messages if run.messages is not None else run.traj
+    if raws is None:
+        problems.append(Problem(record.where, "messages", "nothing", "a list of messages (also under traj)"))
+        return None
+    messages = [decode(raw, _Message, f"{record.where}:{at}", problems) for at, raw in enumerate(raws)]
+    if len(problems) > before:
+        return None
+    recorder = Recorder(record.ref)
+    for position, message in enumerate(messages):
+        if message is not None:
+            _record(recorder, position, message)
+    if not recorder.steps:
+        problems.append(Problem(record.where, "messages", "no assistant message", "at least one"))
+        return None
+    return _trajectory(run, recorder, record, name)
+
+
+def _record(recorder: Recorder, position: int, message: _Message) -> None:
+    text_parts, calls, results = _parts(message.content)
+    text = content_text(text_parts, recorder.left_out)
+    for result_text, call_id in results:
+        recorder.result(content_text(result_text, recorder.left_out), call_id)
+    if message.role == "assistant":
+        reasoning = message.reasoning_content or (message.reasoning if isinstance(message.reasoning, str) else None)
+        thought = "\n".join(part for part in (content_text(reasoning, recorder.left_out), text) if part)
+        recorder.turn(position, thought, [*_calls(message), *calls])
+    elif message.role in ("tool", "function"):
+        recorder.result(text, message.tool_call_id, name=message.name or "")
+    else:
+        recorder.context(text)
+
+
+def _calls(message: _Message) -> Iterator[Call]:
+    for call in message.tool_calls or []:
+        if isinstance(call.function, str):
+            yield Call(call.function, json_text(call.arguments), call.id)
+        else:
+            yield Call(call.function.name, json_text(call.function.arguments), call.id)
+    if message.function_call is not None:
+        yield Call(message.function_call.name, json_text(message.function_call.arguments))
+
+
+def _parts(content: _Content) -> tuple[_Content, list[Call], list[tuple[_Content, str | None]]]:
+    """Content without its tool parts, the calls in it, and the results in it."""
+    if not isinstance(content, list):
+        return content, [], []
+    rest: list[Any] = []
+    calls: list[Call] = []
+    results: list[tuple[_Content, str | None]] = []
+    for part in content:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "tool_use":
+            calls.append(Call(str(part.get("name", "")), json_text(part.get("input")), _text(part.get("id"))))
+        elif kind == "tool_result":
+            body = part.get("content")
+            results.append((body if isinstance(body, str | list) else None, _text(part.get("tool_use_id"))))
+        elif kind == "thinking" and isinstance(part.get("thinking"), str):
+            rest.append(part["thinking"])
+        else:
+            rest.append(part)
+    return rest, calls, results
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _trajectory(run: _Run, recorder: Recorder, record: Record, name: str) -> Trajectory:
+    unread = [key for key in keys(record.raw) if key not in _Run.__struct_fields__]
+    if unread:
+        recorder.not_followed.append(f"keys beside the messages: {', '.join(unread[:12])}")
+    passed = run.passed
+    if passed is None and run.final_label is not None:
+        passed = {1: True, -1: False}.get(run.final_label)
+    meta: dict[str, Any] = {"format": "chat", "source_file": record.where}
+    if run.data_source:
+        meta["domain"] = run.data_source
+    return recorder.trajectory(
+        _run_id(run, name),
+        task_id=_task_id(run),
+        outcome=outcome_of(run.reward, passed),
+        meta=meta,
+        task_text=run.question or "",
+    )
+
+
+def _run_id(run: _Run, name: str) -> str:
+    given = next((value for value in (run.id, run.run_id, run.trajectory_id) if value is not None), None)
+    if given is not None:
+        return str(given)
+    task_id, repeat = _task_id(run), run.trial if run.trial is not None else run.sample_index
+    return f"{task_id}:{repeat}" if task_id is not None and repeat is not None else name
+
+
+def _task_id(run: _Run) -> str | None:
+    known = next((value for value in (run.task_id, run.instance_id) if value is not None), None)
+    if known is not None:
+        return str(known)
+    if run.query_index is None:
+        return None
+    return f"{run.data_source}:{run.query_index}" if run.data_source else str(run.query_index)

@@ -1,0 +1,175 @@
+"""Turns of a recorded run -> Trajectory: the part that every reader of a foreign format shares.
+
+What came back is attached in the order of the file, never to an earlier step than the one it followed, so that a
+verifier sees no observation before the agent did.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from scout.trajectory import Outcome, Step, Task, Trajectory
+
+FEW_STEPS = 3
+"""A run with fewer agent steps is probably a fragment (a 23-step run was once exported as two invented steps)."""
+_NAMED = 5
+"""At most this many ids or steps are named in a warning."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One tool call as the agent made it."""
+
+    name: str
+    arguments: str
+    """JSON text, or whatever text the model wrote in its place."""
+    id: str | None = None
+
+    def text(self) -> str:
+        """The call as it stands in `Step.action`."""
+        return f"{self.name} {self.arguments}".rstrip()
+
+
+class _Turn(msgspec.Struct):
+    thought: str
+    calls: tuple[Call, ...]
+    refs: list[int]
+    seen: list[str]
+    results: int = 0
+
+
+class Recorder:
+    """Collects the turns of one run in file order."""
+
+    def __init__(self, ref: str) -> None:
+        """ref: prefix of every step's `source_ref`."""
+        self._ref = ref
+        self._task: list[str] = []
+        self._turns: list[_Turn] = []
+        self._ids: dict[str, list[int]] = {}
+        self._results = 0
+        self.warnings: list[str] = []
+        self.left_out: Counter[str] = Counter()
+        """What was dropped, counted by kind."""
+        self.not_followed: list[str] = []
+        """What the file points to or holds beside the run, in words."""
+
+    @property
+    def steps(self) -> int:
+        """Agent turns so far."""
+        return len(self._turns)
+
+    def context(self, text: str) -> None:
+        """Text that no tool returned: task before the first turn, later part of the last turn's observation."""
+        if not text.strip():
+            return
+        if self._turns:
+            self._turns[-1].seen.append(text)
+        else:
+            self._task.append(text)
+
+    def turn(self, index: int, thought: str, calls: Iterable[Call]) -> None:
+        """A new step. index: position in the original file."""
+        turn = _Turn(thought, tuple(calls), [index], [])
+        self._turns.append(turn)
+        self._note_ids(turn.calls)
+
+    def extend(self, index: int, thought: str, calls: Iterable[Call]) -> None:
+        """More of the last step, for formats that record one model turn in several entries."""
+        turn = self._turns[-1]
+        more = tuple(calls)
+        turn.thought = "\n".join(part for part in (turn.thought, thought) if part)
+        turn.calls += more
+        turn.refs.append(index)
+        self._note_ids(more)
+
+    def _note_ids(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            if call.id is not None:
+                self._ids.setdefault(call.id, []).append(len(self._turns))
+
+    def result(self, text: str, call_id: str | None = None, *, name: str = "") -> None:
+        """What one tool call returned. It belongs to the last turn; several calls there make it carry a name."""
+        self._results += 1
+        if not self._turns:
+            self.warnings.append("a tool result stands before the first agent step; it became part of the task")
+            self._task.append(text)
+            return
+        turn = self._turns[-1]
+        if call_id is not None and call_id not in self._ids:
+            self.warnings.append(f"step {self.steps}: result for call {call_id!r}, which no step made")
+        if len(turn.calls) > 1:
+            told = [call.name for call in turn.calls if call_id is not None and call.id == call_id]
+            by_place = turn.calls[turn.results].name if turn.results < len(turn.calls) else ""
+            label = told[0] if told else name or (by_place if call_id is None else "")
+            text = f"{label}: {text}" if label else text
+        turn.results += 1
+        turn.seen.append(text)
+
+    def trajectory(
+        self, run_id: str, *, task_id: str | None, outcome: Outcome, meta: dict[str, Any], task_text: str = ""
+    ) -> Trajectory:
+        """The run. task_text is used when the recording itself holds no text before the first turn."""
+        task = "\n\n".join(self._task) or task_text
+        steps = tuple(
+            Step(
+                index=number,
+                thought=turn.thought,
+                action="\n".join(call.text() for call in turn.calls),
+                observation="\n".join(turn.seen),
+                source_ref=f"{self._ref}:{','.join(map(str, turn.refs))}",
+            )
+            for number, turn in enumerate(self._turns, 1)
+        )
+        left_out = [f"{count} {what}" for what, count in self.left_out.items()] + self.not_followed
+        notes = {"warnings": [*self.warnings, *self._doubts(task)], "left_out": left_out}
+        return Trajectory(id=run_id, task=Task(task, task_id), steps=steps, outcome=outcome, meta={**meta, **notes})
+
+    def _doubts(self, task: str) -> list[str]:
+        doubts = []
+        if not task:
+            doubts.append("no task text was found")
+        if len(self._turns) < FEW_STEPS:
+            doubts.append(f"only {len(self._turns)} agent steps; check that the file holds the whole run")
+        calls = sum(len(turn.calls) for turn in self._turns)
+        if calls != self._results and calls:
+            doubts.append(f"{calls} tool calls but {self._results} results")
+        twice = [f"{key!r} (steps {', '.join(map(str, at))})" for key, at in self._ids.items() if len(at) > 1]
+        if twice:
+            more = f" and {len(twice) - _NAMED} more" if len(twice) > _NAMED else ""
+            doubts.append(f"call ids used more than once: {'; '.join(twice[:_NAMED])}{more}")
+        return doubts
+
+
+def outcome_of(reward: float | None = None, passed: bool | None = None) -> Outcome:
+    """Outcome from what a file says. A reward of 1 or more passed, 0 or less failed, between is a score only."""
+    if passed is None and reward is not None:
+        passed = True if reward >= 1 else False if reward <= 0 else None
+    return Outcome(passed=passed, score=reward)
+
+
+def json_text(value: Any) -> str:
+    """Arguments of a call as text: a string is the text itself, anything else becomes JSON on one line."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return msgspec.json.encode(value).decode()
+
+
+def content_text(content: str | list[Any] | None, left_out: Counter[str]) -> str:
+    """The text of a message: a string, nothing, or parts. Parts that are no text are named in place and counted."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for part in content:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict) and isinstance(part.get("text"), str):
+            texts.append(part["text"])
+        else:
+            kind = str(part.get("type", "unknown")) if isinstance(part, dict) else type(part).__name__
+            left_out[f"{kind} parts of messages"] += 1
+            texts.append(f"[{kind}]")
+    return "\n".join(texts)

@@ -1,0 +1,201 @@
+"""One file of runs, whatever its shape: a JSON object, a JSON array or JSON lines, plain or compressed.
+
+Readers get a `Source` and walk its records. JSON is kept raw until a reader decodes the part it wants, so a file costs
+about its own size in memory, not that of all the Python objects in it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
+
+import msgspec
+
+from scout.errors import FormatError, Problem, printable, refuse, shown
+from scout.lines import open_lines
+from scout.records import describe
+from scout.trajectory import Trajectory
+
+T = TypeVar("T")
+Raw = bytes | msgspec.Raw
+
+HINT = "Repair or remove what is listed; nothing of this file was read."
+LINES_NAME = re.compile(r"\.(jsonl|ndjson)(\.gz|\.zst)?$")
+_SUFFIXES = re.compile(r"\.(jsonl|ndjson|json)(\.gz|\.zst)?$")
+_LOOSE = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
+_EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
+_MISSING = re.compile(r"missing required field `([^`]*)`")
+
+
+class Record(NamedTuple):
+    """One top-level JSON value that may be a run."""
+
+    where: str
+    """Place for messages: `folder/runs.jsonl:3` (line), `folder/runs.json:2` (item, from 0) or `folder/run.json`."""
+    ref: str
+    """The same with the file's name only: prefix of a step's `source_ref`."""
+    number: int | None
+    """Line (1-based) or item (0-based); None when the file is one object."""
+    raw: Raw
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A file that was opened far enough to know its shape."""
+
+    path: Path
+    shape: Literal["object", "array", "lines"]
+    first: Raw
+    """The first record, still raw; empty for an empty array."""
+    data: bytes = b""
+    """The whole document; empty for JSON lines, which are streamed."""
+
+    @property
+    def stem(self) -> str:
+        """File name without the suffixes of data and compression."""
+        return _SUFFIXES.sub("", self.path.name)
+
+    def records(self) -> Iterator[Record]:
+        """Every record in file order. A line that is no JSON comes as it is; decoding it reports the problem."""
+        if self.shape == "object":
+            yield Record(str(self.path), self.path.name, None, self.data)
+        elif self.shape == "array":
+            for number, raw in enumerate(msgspec.json.decode(self.data, type=list[msgspec.Raw])):
+                yield self._numbered(number, raw)
+        else:
+            for number, line in open_lines(self.path):
+                yield self._numbered(number, canonical(line) or line)
+
+    def _numbered(self, number: int, raw: Raw) -> Record:
+        return Record(f"{self.path}:{number}", f"{self.path.name}:{number}", number, raw)
+
+
+def open_source(path: str | Path) -> Source:
+    """The file with its shape and first record.
+
+    Raises FormatError when it is empty, not UTF-8 or not JSON, and InputError when it is missing or damaged.
+    """
+    path = Path(path)
+    lines = open_lines(path)
+    number, line = next(lines, (0, b""))
+    if not number:
+        refuse_file(str(path), "", "an empty file", "JSON or JSON lines")
+    first = canonical(line.strip())
+    following = next(lines, None)
+    if first is not None and (following or LINES_NAME.search(path.name)):
+        return Source(path, "lines", first)
+    # Not JSON lines, or broken ones: a document may stand on one line or on many.
+    data = first or canonical(b"\n".join([line, *([following[1]] if following else []), *(part for _, part in lines)]))
+    if data is None:
+        _refuse_json(path, line)
+    if data.lstrip().startswith(b"["):
+        items = msgspec.json.decode(data, type=list[msgspec.Raw])
+        return Source(path, "array", items[0] if items else b"", data)
+    return Source(path, "object", data, data)
+
+
+def canonical(data: bytes) -> bytes | None:
+    """The same JSON as strict JSON, or None when it is none.
+
+    Python's own writer emits `NaN` and lone surrogates, and harnesses write with it; these become null and "?".
+    """
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+        return data
+    except RecursionError:
+        return None
+    except msgspec.DecodeError:
+        if not _LOOSE.search(data):
+            return None
+    try:
+        value = json.loads(data, parse_constant=lambda _: None)
+        return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse_json(path: Path, line: bytes) -> NoReturn:
+    """What is wrong with a file that is no JSON: its first line when it calls itself JSON lines, else all of it."""
+    as_lines = LINES_NAME.search(path.name)
+    data = line if as_lines else b"\n".join(part for _, part in open_lines(path))
+    problems: list[Problem] = []
+    decode(data, Any, f"{path}:1" if as_lines else str(path), problems)
+    refuse(problems, hint=HINT, kind=FormatError)
+
+
+def refuse_file(where: str, field: str, found: str, allowed: str) -> NoReturn:
+    """Raises FormatError with this one problem."""
+    refuse([Problem(where, field, found, allowed)], hint=HINT, kind=FormatError)
+
+
+def keys(raw: Raw) -> dict[str, msgspec.Raw]:
+    """The undecoded members of a JSON object; empty when it is something else or no JSON at all."""
+    try:
+        return msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+
+
+def text_of(raw: Raw | None) -> str | None:
+    """The string that this JSON is, or None when it is something else."""
+    try:
+        return None if raw is None else msgspec.json.decode(raw, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def decode(raw: Raw, kind: type[T] | Any, where: str, problems: list[Problem]) -> T | None:
+    """The decoded value, or None after adding what is wrong with it to `problems`."""
+    try:
+        result: T = msgspec.json.decode(raw, type=kind)
+        return result
+    except RecursionError:
+        problems.append(Problem(where, "", "JSON nested too deep", "at most about 1000 levels"))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        problems.append(_problem(where, bytes(raw), kind, error))
+    return None
+
+
+def _problem(where: str, data: bytes, kind: Any, error: Exception) -> Problem:
+    """msgspec's message as a Problem. It reads ``Expected `str`, got `int` - at `$.steps[0].id` ``."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        return Problem(where, f"byte {bad.start}", repr(data[bad.start : bad.start + 1]), "UTF-8 text")
+    told, _, at = str(error).partition(" - at ")
+    field = at.strip("`").removeprefix("$").removeprefix(".")
+    if match := _MISSING.search(told):
+        return Problem(where, f"{field}.{match.group(1)}".lstrip("."), "nothing", "this field is needed")
+    known = {info.encode_name: info.type for info in msgspec.structs.fields(kind)} if _is_struct(kind) else {}
+    if field in known:
+        return Problem(where, field, shown(msgspec.json.decode(keys(data)[field])), describe(known[field]))
+    if match := _EXPECTED.search(told):
+        return Problem(where, field, match.group(2), match.group(1))
+    tail = printable(data[-60:].decode("utf-8", "replace")).replace("\n", "\\n")
+    return Problem(where, field, f"no JSON ({told}), it ends {tail!r}", "complete JSON, or one JSON value a line")
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def build_all(source: Source, build: Callable[[Record, list[Problem]], Iterable[Trajectory]]) -> Iterator[Trajectory]:
+    """Every run that `build` makes of the records, all or nothing.
+
+    JSON lines are walked twice, first to collect every problem, then to yield, so that a file larger than memory can be
+    read and a file with one bad line yields nothing. Raises FormatError listing all problems.
+    """
+    problems: list[Problem] = []
+    kept: list[Trajectory] = []
+    for record in source.records():
+        for trajectory in build(record, problems):
+            if source.shape != "lines":
+                kept.append(trajectory)
+    if problems:
+        refuse(problems, hint=HINT, kind=FormatError)
+    yield from kept
+    if source.shape == "lines":
+        for record in source.records():
+            yield from build(record, problems)
