@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -37,6 +38,13 @@ def describe(kind: Any) -> str:
     return "an object"
 
 
+def one_of(name: object, known: Sequence[str]) -> str:
+    """The known names as a phrase for a message, the nearest to `name` first."""
+    near = difflib.get_close_matches(str(name)[:100], known, n=1)
+    listed = f"one of {', '.join(known)}"
+    return f"did you mean {near[0]}? {listed}" if near else listed
+
+
 def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
     options = typing.get_args(kind) if typing.get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
     return next((item for item in options if isinstance(item, type) and issubclass(item, msgspec.Struct)), None)
@@ -64,7 +72,7 @@ def _explain_struct(struct: type[msgspec.Struct], value: dict[Any, Any], field: 
     for name, item in value.items():
         if name not in known:
             shortened = printable(str(name), 60).replace("\n", "\\n")
-            yield f"{prefix}{shortened}", item, "no such field; fields are " + ", ".join(known)
+            yield f"{prefix}{shortened}", item, "no such key here; " + one_of(str(name), tuple(known))
     for name, info in known.items():
         if name in value:
             yield from explain(info.type, value[name], f"{prefix}{name}")
@@ -117,7 +125,8 @@ def _diagnose(line: bytes, kind: type[T], error: Exception) -> list[Finding]:
     return list(explain(kind, raw)) or [("", Plain(str(error)), describe(kind))]
 
 
-def _problem(where: str, finding: Finding) -> Problem:
+def problem(where: str, finding: Finding) -> Problem:
+    """The finding as it stands in a message."""
     field, value, allowed = finding
     text = printable(value, 200).replace("\n", "\\n") if isinstance(value, Plain) else shown(value)
     return Problem(where=where, field=field, value=text, allowed=allowed)
@@ -128,7 +137,7 @@ def loads(line: str | bytes, kind: type[T], check: Check[T], where: str = "") ->
     data = line.encode("utf-8", errors="surrogatepass") if isinstance(line, str) else line
     record, findings = parse(data, kind, check)
     if record is None:
-        refuse([_problem(where, finding) for finding in findings], hint=f"No {kind.__name__} was read.")
+        refuse([problem(where, finding) for finding in findings], hint=f"No {kind.__name__} was read.")
     return record
 
 
@@ -165,9 +174,9 @@ def _check_file(path: str | os.PathLike[str], kind: type[T], check: Check[T], id
                 findings = [("id", identity(record), f"an id that no other line has; line {before} has it too")]
         total += len(findings)
         room = SHOWN_PROBLEMS - len(first)
-        first.extend(_problem(f"{path}:{number}", finding) for finding in findings[:room])
+        first.extend(problem(f"{path}:{number}", finding) for finding in findings[:room])
     if number == 0:
-        first.append(_problem(str(path), ("", Plain("an empty file"), f"one {kind.__name__} a line as JSON")))
+        first.append(problem(str(path), ("", Plain("an empty file"), f"one {kind.__name__} a line as JSON")))
         total = 1
     if first:
         refuse(first, total=total, hint="Nothing of this file was used. Correct these lines, or remove them.")
@@ -196,7 +205,7 @@ def write(
             if identity(record) in seen:
                 findings = [*findings, ("id", identity(record), "an id that no earlier record has")]
             if findings:
-                refuse([_problem(where, finding) for finding in findings], hint="Nothing was written.")
+                refuse([problem(where, finding) for finding in findings], hint="Nothing was written.")
             seen.add(identity(record))
             yield line
 
