@@ -31,7 +31,7 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 def _logp_correct(verdict: Verdict) -> float | None:
-    """Log of the product of (1 - p_incorrect); None when a step lacks its probability, as a gap would look like a pass."""
+    """Log of the product of (1 - p_incorrect); None when a step lacks its probability: a gap would look like a pass."""
     chances = [step.p_incorrect for step in verdict.steps]
     if not chances:
         return None

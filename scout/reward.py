@@ -58,7 +58,7 @@ REWARDS: Mapping[str, StepReward] = {
     "f1": _both(_f1),
     "exact": _exact,
 }
-"""Step rewards by name. `product` is the published one; `youden` is clipped at 0; `f1` is that of the incorrect class."""
+"""Step rewards by name. `product` is the published one; `youden` is clipped at 0; `f1` is of the incorrect class."""
 
 
 def step_reward(name: str) -> StepReward:
