@@ -26,6 +26,8 @@ _VERSION = re.compile(r"^ATIF-v?(\d+)\.(\d+)$", re.IGNORECASE)
 _ECHO = re.compile(r"^Executed \S+ \S+$")
 """The message that Harbor's Claude Code writer puts in place of a text when an entry is only a call."""
 
+_REFERENCE_KEYS = ("trajectory_path", "trajectory_id", "session_id")
+
 _Content = str | list[Any] | None
 
 
@@ -150,7 +152,7 @@ def _build(
 
 
 def _entries(document: _Document, where: str, problems: list[Problem]) -> list[tuple[int, _Entry]]:
-    entries = []
+    entries: list[tuple[int, _Entry]] = []
     for position, raw in enumerate(document.steps):
         entry = decode(raw, _Entry, f"{where}:steps[{position}]", problems)
         if entry is not None:

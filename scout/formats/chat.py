@@ -69,7 +69,7 @@ def matches(source: Source) -> bool:
     if source.shape == "array" and _is_message(source.first):
         return True
     found = keys(source.first)
-    lists = [found[key] for key in ("messages", "traj") if key in found] or [source.first]
+    lists: list[Raw] = [found[key] for key in ("messages", "traj") if key in found] or [source.first]
     return any(_is_message(_first_item(raw)) for raw in lists)
 
 
@@ -192,7 +192,7 @@ def _trajectory(run: _Run, recorder: Recorder, record: Record, name: str) -> Tra
 
 
 def _run_id(run: _Run, name: str) -> str:
-    given = next((value for value in (run.id, run.run_id, run.trajectory_id) if value is not None), None)
+    given = next((value for value in (run.id, run.run_id, run.trajectory_id) if value not in (None, "")), None)
     if given is not None:
         return str(given)
     task_id, repeat = _task_id(run), run.trial if run.trial is not None else run.sample_index

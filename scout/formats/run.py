@@ -6,6 +6,7 @@ verifier sees no observation before the agent did.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -146,6 +147,8 @@ class Recorder:
 
 def outcome_of(reward: float | None = None, passed: bool | None = None) -> Outcome:
     """Outcome from what a file says. A reward of 1 or more passed, 0 or less failed, between is a score only."""
+    if reward is not None and not math.isfinite(reward):
+        reward = None
     if passed is None and reward is not None:
         passed = True if reward >= 1 else False if reward <= 0 else None
     return Outcome(passed=passed, score=reward)

@@ -1,0 +1,24 @@
+"""Figures about runs or rows: `python -m data_prep.stats FILE...`, the same as `scoutv stats`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from scout.errors import ScoutError, exit_code
+from scout.formats import stats_command
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the figures; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m data_prep.stats")
+    stats_command.configure(parser)
+    try:
+        return stats_command.run(parser.parse_args(arguments))
+    except ScoutError as error:
+        print(error, file=sys.stderr)
+        return exit_code(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
