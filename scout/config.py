@@ -22,11 +22,28 @@ RECIPE_LIMIT_BYTES = 1 << 20
 SCOUT_FILE = "scout.json"
 
 
+class FreshModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A small model of the Qwen3 architecture with random weights; its tokenizer is trained on the rows."""
+
+    vocabulary: int = 1024
+    hidden_size: int = 192
+    layers: int = 3
+    heads: int = 6
+    """Each of 32 dimensions, the least that vLLM runs on CPU."""
+    kv_heads: int = 6
+    intermediate_size: int = 512
+    positions: int = 4096
+    """Longest prompt plus reply in tokens."""
+    init_std: float = 0.06
+
+
 class ModelSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which weights are trained, and how."""
 
     path: str = ""
     """Folder of the weights to start from; `--model` comes first."""
+    fresh: FreshModel | None = None
+    """Start from random weights of this shape when neither `path` nor `--model` is given."""
     name: str = ""
     """Name for the model card, such as `Qwen/Qwen3-4B-Thinking-2507`."""
     dtype: Literal["float32", "bfloat16"] = "float32"
@@ -70,6 +87,8 @@ class ScoutSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Share of the reward for the distance to the first mistake; 0 leaves it out."""
     dynamic_sampling: bool = False
     """Sample other prompts in place of groups whose rewards are all equal."""
+    dev_prompts: int = 64
+    """Prompts of the dev split on which GRPO chooses its checkpoint; 0 takes the last one."""
     preflight_prompts: int = 32
     """Prompts sampled before GRPO starts; 0 starts without looking."""
     min_spread: float = 0.1
@@ -123,7 +142,7 @@ class ScoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema_version: int = 1
 
 
-_AT_LEAST_0 = ("window_steps", "task_tokens", "preflight_prompts", "lora_rank", "max_model_tokens")
+_AT_LEAST_0 = ("window_steps", "task_tokens", "dev_prompts", "preflight_prompts", "lora_rank", "max_model_tokens")
 _AT_LEAST_1 = ("prompt_tokens", "completion_tokens", "analyses", "patience", "lora_alpha")
 _SHARES = ("w", "localisation", "min_spread", "max_clipped", "lora_dropout", "memory_share", "threshold")
 _NAMES: tuple[tuple[str, Sequence[str]], ...] = (
