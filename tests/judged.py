@@ -1,4 +1,4 @@
-"""Small runs with labels and verdicts about them, built from one character a step: c correct, i incorrect, ? unknown."""
+"""Small runs with labels and verdicts about them, one character a step: c correct, i incorrect, ? unknown."""
 
 from __future__ import annotations
 
