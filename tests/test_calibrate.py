@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import run, unscored, verdict
 
 from scout.calibrate import (
     OBJECTIVES,
@@ -19,7 +20,6 @@ from scout.calibrate import (
 )
 from scout.errors import ConfigError, InputError
 from scout.metrics import first_error
-from tests.judged import run, unscored, verdict
 
 
 def test_threshold_is_inclusive_and_rebuilds_labels_and_first_mistake() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import unscored, verdict
 
 from scout.errors import ConfigError, InputError
 from scout.rerank import SELECTORS, choose, scores
 from scout.verdict import Verdict
-from tests.judged import unscored, verdict
 
 
 def test_highest_p_yes_wins_and_the_reason_names_the_runner_up() -> None:
@@ -117,7 +119,7 @@ candidate = st.tuples(st.booleans(), chance, st.text("ci?", min_size=2, max_size
 
 
 @given(st.lists(candidate, min_size=1, max_size=7), st.sampled_from(sorted(SELECTORS)), st.randoms())
-def test_shuffling_changes_nothing(cases: list[tuple], selector: str, dice) -> None:  # type: ignore[no-untyped-def, type-arg]
+def test_shuffling_changes_nothing(cases: list[Any], selector: str, dice: random.Random) -> None:
     verdicts = [
         verdict(f"r{k}", said, p_yes=p_yes, chances=chances) if scored else unscored(f"r{k}")
         for k, (scored, p_yes, said, chances) in enumerate(cases)

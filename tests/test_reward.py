@@ -8,10 +8,10 @@ import statistics
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import labels, reply
 
 from scout.errors import ConfigError, InputError
 from scout.reward import REWARDS, degenerate, recalls, reward, step_reward
-from tests.judged import labels, reply
 
 ANY = sorted(REWARDS)
 

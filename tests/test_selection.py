@@ -9,18 +9,15 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from judged import run, unscored, verdict
 
 from scout.errors import InputError
 from scout.intervals import differences
 from scout.rerank import choose, scores
 from scout.selection import best_of_n, best_of_tally, expected_best
-from tests.judged import run, unscored, verdict
 
-POOL = [
-    run(f"{task}{k}", "cc", task=task, passed=passed)
-    for task in "xyz"
-    for k, passed in enumerate([True, False, False, True])
-]
+OUTCOMES = (True, False, False, True)
+POOL = [run(f"{task}{k}", "cc", task=task, passed=passed) for task in "xyz" for k, passed in enumerate(OUTCOMES)]
 
 
 def test_expected_best_of_a_small_pool_by_hand() -> None:
@@ -74,18 +71,17 @@ def test_silent_scorer_gets_zero_when_strict_and_nothing_otherwise() -> None:
     silent = {one.id: None for one in POOL}
     assert best_of_n(silent, POOL, sizes=(2,), strict=True)["2"]["scout"] == 0.0
     assert best_of_n(silent, POOL, sizes=(2,), strict=True)["2"]["random"] == 0.5
-    assert best_of_n(silent, POOL, sizes=(2,))["2"] == dict.fromkeys(
-        ("random", "scout", "oracle", "gain", "closed", "gain_low", "gain_high")
-    ) | {"tasks": 0}
+    loose = best_of_n(silent, POOL, sizes=(2,))["2"]
+    assert loose.pop("tasks") == 0
+    assert set(loose.values()) == {None}
 
 
 def test_whole_pool_equals_what_rerank_chooses() -> None:
     said = [verdict(one.id, "cc", p_yes=(k * 7 % 12) / 12) if k % 5 else unscored(one.id) for k, one in enumerate(POOL)]
     by_id = {one.id: one for one in POOL}
     won = [by_id[choose([v for v in said if v.trajectory_id[0] == task]).best or ""].outcome.passed for task in "xyz"]
-    assert best_of_n(scores(said), POOL, sizes=(4,), strict=True)["4"]["scout"] == pytest.approx(
-        sum(map(bool, won)) / 3
-    )
+    table = best_of_n(scores(said), POOL, sizes=(4,), strict=True)
+    assert table["4"]["scout"] == pytest.approx(sum(map(bool, won)) / 3)
 
 
 def test_runs_without_an_outcome_are_left_out() -> None:
@@ -97,9 +93,9 @@ def test_runs_without_an_outcome_are_left_out() -> None:
 def test_gain_interval_is_paired_over_tasks_and_fast() -> None:
     runs = [run(f"t{t}-{k}", "cc", task=f"t{t}", passed=(t * 5 + k * 3) % 8 < 3) for t in range(60) for k in range(8)]
     helpful = {one.id: float(bool(one.outcome.passed)) + k % 3 for k, one in enumerate(runs)}
-    start = time.perf_counter()
+    start = time.process_time()
     table = best_of_n(helpful, runs)
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
     five = table["5"]
     assert isinstance(five["gain_low"], float) and isinstance(five["gain_high"], float)
     assert 0 < five["gain_low"] < (five["gain"] or 0) < five["gain_high"]
