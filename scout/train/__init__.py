@@ -1,0 +1,1 @@
+"""Training: thin modules over TRL. Import the submodules; nothing here is imported by `import scout`."""

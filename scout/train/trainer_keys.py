@@ -1,0 +1,107 @@
+"""The `trainer` section of a recipe -> TRL's own config object, every key checked against TRL's fields first."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from scout import records
+from scout.config import Recipe
+from scout.errors import ConfigError, Problem, refuse, shown
+
+OURS: Mapping[str, str] = {
+    "output_dir": "--run sets it",
+    "max_length": "scout.prompt_tokens and scout.completion_tokens limit rows, and nothing is ever cut",
+    "max_completion_length": "set scout.completion_tokens",
+    "temperature": "set scout.temperature",
+    "completion_only_loss": "the loss is on exactly the reply",
+    "assistant_only_loss": "the loss is on exactly the reply",
+    "packing": "rows must not see each other",
+    "eval_packing": "rows must not see each other",
+    "dataset_kwargs": "rows arrive prepared",
+    "shuffle_dataset": "the order of rows is the trainer's seed",
+    "remove_unused_columns": "the reward needs all columns",
+    "log_completions": "sampled replies are in samples.jsonl and, with report_to: wandb, in a table there",
+    "chat_template_path": "the template of the model folder is used",
+    "eos_token": "the end token of the model folder is used",
+    "resume_from_checkpoint": "use --resume",
+    "load_best_model_at_end": "final/ is the checkpoint that is best on dev",
+    "push_to_hub": "nothing leaves this machine",
+    "disable_tqdm": "progress is Scout's own",
+    "model_init_kwargs": "set model.dtype and model.attention",
+    "mask_truncated_completions": "an unfinished reply earns 0 and must be learned from",
+}
+"""TRL keys that a recipe may not set, and what to do instead."""
+
+_DERIVED_SFT = {"max_length": None, "packing": False, "remove_unused_columns": True}
+_DERIVED_GRPO = {"remove_unused_columns": False, "disable_dropout": True}
+
+
+def check_keys(recipe: Recipe, kind: type[Any], where: str) -> None:
+    """Raises one ConfigError with every key of `recipe.trainer` that TRL lacks, takes otherwise, or Scout sets."""
+    fields = {field.name for field in dataclasses.fields(kind) if field.init}
+    if kind.__name__ == "SFTConfig":
+        fields.discard("shuffle_dataset")
+    problems = []
+    for key, value in recipe.trainer.items():
+        if key in OURS and key in fields | {"shuffle_dataset"} and not _allowed(kind, key):
+            problems.append(Problem(where, f"trainer.{key}", shown(value), f"not set in a recipe: {OURS[key]}"))
+        elif key not in fields:
+            settable = sorted(fields - OURS.keys())
+            problems.append(Problem(where, f"trainer.{key}", shown(value), _nearest(key, settable, kind.__name__)))
+    report = recipe.trainer.get("report_to", "none")
+    if report not in ("none", "wandb", [], ["none"], ["wandb"]):
+        allowed = "none or wandb (offline); metrics.jsonl is always written"
+        problems.append(Problem(where, "trainer.report_to", shown(report), allowed))
+    if recipe.trainer.get("top_p", 1.0) != 1.0 or recipe.trainer.get("top_k", 0) not in (0, -1, None):
+        found = f"top_p {recipe.trainer.get('top_p', 1.0)}, top_k {recipe.trainer.get('top_k', 0)}"
+        problems.append(Problem(where, "trainer.top_p", found, "top_p 1 and top_k 0, or sampler and trainer disagree"))
+    if problems:
+        refuse(problems, hint="Nothing was started.", kind=ConfigError)
+
+
+def _allowed(kind: type[Any], key: str) -> bool:
+    """GRPO's sampler order is a choice of the recipe; SFT's is not."""
+    return key == "shuffle_dataset" and kind.__name__ == "GRPOConfig"
+
+
+def _nearest(key: str, known: list[str], name: str) -> str:
+    phrase = records.one_of(key, known)
+    return f"{phrase.partition('? ')[0]}? A key of TRL's {name}" if "did you mean" in phrase else f"a key of TRL's {name}"
+
+
+def make_config(recipe: Recipe, kind: type[Any], run: Path, where: str) -> Any:
+    """TRL's config object for that recipe. Raises ConfigError for what TRL itself refuses, with TRL's words."""
+    check_keys(recipe, kind, where)
+    values = dict(recipe.trainer)
+    values["output_dir"] = str(run / "checkpoints")
+    values.setdefault("report_to", "none")
+    values["disable_tqdm"] = True
+    if kind.__name__ == "GRPOConfig":
+        limits = {"max_completion_length": recipe.scout.completion_tokens, "temperature": recipe.scout.temperature}
+        values.update(_DERIVED_GRPO, **limits)
+        if values.get("use_vllm"):
+            needed = recipe.scout.prompt_tokens + recipe.scout.completion_tokens
+            longest = values.setdefault("vllm_max_model_length", needed)
+            if not isinstance(longest, int) or longest < needed:
+                raise ConfigError(
+                    f"{where}: trainer.vllm_max_model_length is {longest}, but scout.prompt_tokens "
+                    f"{recipe.scout.prompt_tokens} and scout.completion_tokens {recipe.scout.completion_tokens} need "
+                    f"{needed}. Raise it to {needed} or leave it out."
+                )
+    else:
+        values.update(_DERIVED_SFT)
+    if "wandb" in values["report_to"]:
+        os.environ["WANDB_MODE"] = "offline"
+        os.environ.setdefault("WANDB_DIR", str(run))
+        os.environ.setdefault("WANDB_SILENT", "true")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            return kind(**values)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{where}: TRL refuses the trainer section: {error}") from error
