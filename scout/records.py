@@ -55,7 +55,7 @@ def explain(kind: Any, value: object, field: str = "") -> Iterator[Finding]:
     struct = _struct_in(kind)
     if struct is not None and isinstance(value, dict):
         yield from _explain_struct(struct, value, field)
-    elif typing.get_origin(kind) in (tuple, list) and isinstance(value, list):
+    elif typing.get_origin(kind) in (tuple, list) and isinstance(value, list | tuple):
         element = typing.get_args(kind)[0]
         for position, item in enumerate(value):
             yield from explain(element, item, f"{field}[{position}]")
@@ -145,10 +145,10 @@ def dumps(record: msgspec.Struct) -> bytes:
     """The record as one JSON line without newline. Raises InputError for text that is not Unicode."""
     try:
         return msgspec.json.encode(record)
-    except (UnicodeEncodeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InputError(
             f"A {type(record).__name__} cannot be written as JSON: {printable(str(error), 200)}. "
-            "Replace lone surrogates and objects that are not JSON values."
+            "Replace lone surrogates, very long integers and objects that are not JSON values."
         ) from error
 
 
@@ -197,14 +197,17 @@ def write(
 
     def lines() -> Iterator[bytes]:
         for position, record in enumerate(records, start=1):
-            where = f"record {position} for {path}"
             line = dumps(record)
-            loads(line, kind, check, where)
-            # JSON has no NaN: it would come back as null, so the object itself is checked as well.
-            findings = check(record)
-            if identity(record) in seen:
-                findings = [*findings, ("id", identity(record), "an id that no earlier record has")]
+            findings = parse(line, kind, check)[1]
             if findings:
+                # The object says more than its line: NaN became null there.
+                findings = list(explain(kind, msgspec.to_builtins(record))) or check(record) or findings
+            else:
+                findings = check(record)
+            if not findings and identity(record) in seen:
+                findings = [("id", identity(record), "an id that no earlier record has")]
+            if findings:
+                where = f"record {position} for {path}"
                 refuse([problem(where, finding) for finding in findings], hint="Nothing was written.")
             seen.add(identity(record))
             yield line
