@@ -2,8 +2,9 @@
 
     python -m eval.report --run runs/demo
 
-It reads data/{train,dev,test}.jsonl[.zst] and eval/<stage>/{dev,test,test_no_history}.jsonl[.zst] of the run folder,
-for each stage of base, sft and grpo that is there. Thresholds and selectors are fitted on dev; test is only looked at.
+It reads data/{train,dev,test}.jsonl[.zst] and, for each stage of base, sft and grpo that is there, all verdict files in
+eval/<stage>/: of dev runs, of test runs, and of test steps without history (ids RUN#STEP, see `eval.slices`). Thresholds
+and selectors are fitted on dev; test is only looked at.
 """
 
 from __future__ import annotations
@@ -42,26 +43,30 @@ def build(run: Path, data: Path) -> tuple[Figures, Judgement]:
     """
     splits = {name: run_files.load_split(data, name) for name in ("train", "dev", "test")}
     _refuse_shared_tasks(splits)
+    dev, test = splits["dev"], splits["test"]
+    known = {run.id for run in (*dev, *test)} | {f"{run.id}#{step.index}" for run in test for step in run.steps}
     remarks: list[str] = []
+    verdicts: dict[str, dict[str, Verdict]] = {}
     judged: dict[str, Judgement] = {}
     stages: Figures = {}
     for name in run_files.STAGES:
-        found = _stage(run / "eval" / name, name, splits["dev"], splits["test"], remarks)
-        if found is not None:
-            judged[name], stages[name] = found
+        found = run_files.load_verdicts(run / "eval" / name, known)
+        if any(one.id in found for one in test):
+            verdicts[name] = found
+            judged[name], stages[name] = _stage(name, found, dev, test, remarks)
     if not stages:
         raise InputError(f"{run / 'eval'} holds no verdicts of base, sft or grpo. Score data/dev and data/test first.")
     subject = list(stages)[-1]
     if "sft" in judged and "grpo" in judged:
         stages["difference"] = figures.difference(judged["grpo"], judged["sft"])
-    table, bag, more = baselines.evaluate(splits["train"], splits["dev"], judged[subject].runs)
+    table, bag, more = baselines.evaluate(splits["train"], dev, judged[subject].runs)
     report: Figures = {"schema_version": SCHEMA_VERSION, "stage": subject}
     report |= {name: stages[subject][name] for name in _SUBJECT}
     report["baselines"] = table
     aurocs = {
         "bag_of_words": bag,
         "step": stages[subject]["step_auroc"],
-        "no_history": _no_history(run, stages, splits),
+        "no_history": _no_history(verdicts, test),
     }
     for name, row in aurocs.items():
         report[f"{name}_auroc"] = row["value"]
@@ -84,44 +89,38 @@ def _refuse_shared_tasks(splits: Mapping[str, Sequence[Trajectory]]) -> None:
 
 
 def _stage(
-    folder: Path, name: str, dev: Sequence[Trajectory], test: Sequence[Trajectory], remarks: list[str]
-) -> tuple[Judgement, Figures] | None:
-    parts: list[tuple[list[Trajectory], list[Verdict]] | None] = []
-    for split, runs in (("dev", dev), ("test", test)):
-        verdicts = run_files.load_verdicts(folder, split, {run.id for run in runs})
-        if verdicts is None:
-            parts.append(None)
-            continue
-        kept = run_files.sampled(runs, verdicts) if name in run_files.SAMPLED_STAGES else list(runs)
-        parts.append((kept, figures.complete(kept, verdicts)))
-    on_dev, on_test = parts
-    if on_test is None and on_dev is not None:
-        remarks.append(f"{name}: {folder} has verdicts of dev but none of test, so the stage is left out.")
-    if on_test is None or not on_test[0]:
-        return None
-    if on_dev is None or not on_dev[0]:
+    name: str,
+    verdicts: Mapping[str, Verdict],
+    dev: Sequence[Trajectory],
+    test: Sequence[Trajectory],
+    remarks: list[str],
+) -> tuple[Judgement, Figures]:
+    if name in run_files.SAMPLED_STAGES:
+        dev, kept = run_files.sampled(dev, verdicts), run_files.sampled(test, verdicts)
+    else:
+        kept = list(test)
+    if not any(run.id in verdicts for run in dev):
         raise InputError(
-            f"{folder} has verdicts of test but none of dev, so no threshold can be fitted. Score data/dev as well."
+            f"{name} has verdicts of test but none of dev, so no threshold can be fitted. Score dev as well."
         )
-    judged, found = figures.judge(*on_dev, *on_test)
+    judged, found = figures.judge(dev, figures.complete(dev, verdicts), kept, figures.complete(kept, verdicts))
     if found["threshold"]["value"] is None:
         remarks.append(f"{name}: labels stand as the verifier gave them; {found['threshold']['reason']}")
-    found["tasks"], found["tasks_of"] = len(run_files.by_task(on_test[0])), len(run_files.by_task(test))
+    found["tasks"], found["tasks_of"] = len(run_files.by_task(kept)), len(run_files.by_task(test))
     return judged, found
 
 
-def _no_history(run: Path, stages: Figures, splits: Mapping[str, Sequence[Trajectory]]) -> Figures:
+def _no_history(verdicts: Mapping[str, Mapping[str, Verdict]], test: Sequence[Trajectory]) -> Figures:
     """Step AUROC of the last stage that was also scored on steps without history; empty when none was."""
-    test = splits["test"]
-    known = {f"{one.id}#{step.index}": (one, step.index) for one in test for step in one.steps}
-    for name in reversed([name for name in stages if name != "difference"]):
-        verdicts = run_files.load_verdicts(run / "eval" / name, "test_no_history", known)
-        if verdicts is None:
+    known = {f"{run.id}#{step.index}": (run, step.index) for run in test for step in run.steps}
+    for stage in reversed(verdicts.values()):
+        alone = {key: verdict for key, verdict in stage.items() if key in known}
+        if not alone:
             continue
-        chances: dict[str, list[float | None]] = {one.id: [None] * len(one.steps) for one in test}
-        for key, verdict in verdicts.items():
-            one, index = known[key]
-            chances[one.id][index - 1] = verdict.steps[0].p_incorrect if verdict.steps else None
+        chances: dict[str, list[float | None]] = {run.id: [None] * len(run.steps) for run in test}
+        for key, verdict in alone.items():
+            run, index = known[key]
+            chances[run.id][index - 1] = verdict.steps[0].p_incorrect if verdict.steps else None
         return figures.step_auroc(test, chances)
     return {"value": None, "low": None, "high": None, "steps": 0}
 

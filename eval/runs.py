@@ -34,23 +34,24 @@ def load_split(folder: Path, name: str) -> list[Trajectory]:
     return runs
 
 
-def load_verdicts(folder: Path, name: str, known: Container[str]) -> dict[str, Verdict] | None:
-    """Verdicts of one file by trajectory id, None without the file; refuses unknown ids and ids that come twice."""
-    path = find(folder, name)
-    if path is None:
-        return None
+def load_verdicts(folder: Path, known: Container[str]) -> dict[str, Verdict]:
+    """Every verdict in the files of a folder, by trajectory id, whatever the files are called; empty without files.
+
+    known: ids of the runs, and of the steps without history, that verdicts may be about. Raises InputError for any
+    other id and for one that comes twice.
+    """
     found: dict[str, Verdict] = {}
     problems = []
-    for number, row in enumerate(verdict.read(path), start=1):
-        if row.trajectory_id in found:
-            problems.append(Problem(f"{path}:{number}", "trajectory_id", shown(row.trajectory_id), "each run once"))
-        elif row.trajectory_id not in known:
-            problems.append(
-                Problem(f"{path}:{number}", "trajectory_id", shown(row.trajectory_id), "a run of this split")
-            )
-        found[row.trajectory_id] = row
+    for path in sorted(path for suffix in SUFFIXES for path in folder.glob(f"*{suffix}")):
+        for row in verdict.read(path):
+            name = shown(row.trajectory_id)
+            if row.trajectory_id in found:
+                problems.append(Problem(str(path), "trajectory_id", name, "each run once in the folder"))
+            elif row.trajectory_id not in known:
+                problems.append(Problem(str(path), "trajectory_id", name, "a run of the dev or test split"))
+            found[row.trajectory_id] = row
     if problems:
-        refuse(problems, hint="Verdicts must come from the runs of this run folder; score them again.")
+        refuse(problems, hint="Verdicts must be about the runs of this run folder; score them again.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Parts of the test split that one stage is scored on: a sample of tasks, and steps torn from their history.
+"""Check the splits, and cut the parts that stages are scored on: a few tasks, and steps torn from their history.
 
 python -m eval.slices --data runs/demo/data --out runs/demo/eval/slices
 """
@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from data_prep.split import is_leaky, leaks
 from eval import runs as run_files
 from scout import trajectory
 from scout.errors import InputError, ScoutError, exit_code
@@ -57,16 +58,26 @@ def first_tasks(runs: Sequence[Trajectory], count: int = BASE_TASKS) -> list[Tra
     return [run for group in list(run_files.by_task(runs).values())[:count] for run in group]
 
 
+def _check(splits: Mapping[str, Sequence[Trajectory]]) -> None:
+    """Raise InputError when splits share a task, a world or a text; say what was compared."""
+    report = leaks(splits)
+    found = msgspec.json.encode(report).decode()
+    if is_leaky(report):
+        raise InputError(f"The splits leak: {found}. Collect them again with other seeds.")
+    print(f"splits are apart: {found}", file=sys.stderr)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write test_no_history.jsonl.zst, and {dev,test}.jsonl.zst of a few tasks, into --out."""
+    """Check that the splits do not leak; write test_no_history.jsonl.zst, and {dev,test}.jsonl.zst of a few tasks, into --out."""
     parser = argparse.ArgumentParser(prog="python -m eval.slices", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with dev and test runs")
+    parser.add_argument("--data", type=Path, required=True, help="folder with train, dev and test runs")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seed", type=int, default=0, help="draws the steps shown without history")
     options = parser.parse_args(arguments)
     try:
-        dev = run_files.load_split(options.data, "dev")
-        test = run_files.load_split(options.data, "test")
+        splits = {name: run_files.load_split(options.data, name) for name in ("train", "dev", "test")}
+        _check(splits)
+        dev, test = splits["dev"], splits["test"]
         alone = without_history(test, seed=options.seed)
         if not alone:
             raise InputError(f"{options.data}: no step of the test runs has a label, so none can be judged alone.")

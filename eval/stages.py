@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from scout.errors import INTERRUPTED
+from scout.errors import INTERRUPTED, MACHINERY, OK, UNSCORED
 from scout.lines import replacing
 
 _PATIENCE = ((None, 5.0), (signal.SIGINT, 30.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
@@ -48,8 +48,8 @@ class Stage:
     """Files or folders that must exist afterwards; removed before a stage starts anew."""
     inputs: tuple[Path, ...] = ()
     """Files that the commands read and no earlier stage makes."""
-    resumes: Path | None = None
-    """Folder of a training run: `--resume` is added to the last command once a checkpoint lies there."""
+    keeps: Path | None = None
+    """Folder in which an interrupted command goes on by itself; removed only when the inputs have changed."""
 
 
 @dataclass
@@ -109,31 +109,37 @@ class Runner:
 
     def _carry_out(self, stage: Stage, wanted: str) -> int:
         before = self._marker(stage)
-        goes_on = stage.resumes is not None and before.inputs == wanted and any(stage.resumes.glob("checkpoint-*"))
+        goes_on = stage.keeps is not None and before.inputs == wanted
         if not goes_on:
             self._clear(stage)
         spent = before.seconds if goes_on else 0.0
         begin = time.monotonic()
-        code = 0
+        self._mark(stage, Marker(wanted, False, spent))
+        code = OK
         try:
-            for position, command in enumerate(stage.commands):
-                resume = ("--resume",) if goes_on and position == len(stage.commands) - 1 else ()
-                code = execute((*command, *resume))
-                if code:
-                    break
-            missing = [str(path) for path in stage.outputs if not path.exists()]
-            if not code and missing:
-                _say(f"{stage.name} ended well but did not leave {', '.join(missing)}")
-                code = 1
+            code = self._commands(stage)
         finally:
             self._mark(stage, Marker(wanted, False, spent + time.monotonic() - begin))
-        if not code:
+        if code == OK:
             self._mark(stage, Marker(wanted, True, spent + time.monotonic() - begin))
         return code
 
+    def _commands(self, stage: Stage) -> int:
+        for command in stage.commands:
+            code = execute(command)
+            if code == UNSCORED:
+                _say("some runs could not be scored; the report counts them")
+            elif code != OK:
+                return code
+        missing = [str(path) for path in stage.outputs if not path.exists()]
+        if missing:
+            _say(f"{stage.name} ended well but did not leave {', '.join(missing)}")
+            return MACHINERY
+        return OK
+
     def _clear(self, stage: Stage) -> None:
         inside = self.folder.resolve()
-        for path in stage.outputs if stage.resumes is None else (*stage.outputs, stage.resumes):
+        for path in stage.outputs if stage.keeps is None else (*stage.outputs, stage.keeps):
             if inside not in path.resolve().parents:
                 continue  # never remove what does not belong to this run folder
             if path.is_dir():

@@ -229,6 +229,16 @@ def shorten(text: str, limit: int = SHOWN_CHARACTERS) -> str:
     return printable(text, limit)
 
 
+def plain(table: Table) -> list[str]:
+    """Lines of one table in aligned columns for a terminal."""
+    rows = [table.columns, *table.rows]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
+    return [
+        printable("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]
+
+
 def html_table(table: Table) -> str:
     """One table as HTML, every cell escaped."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in table.columns)
