@@ -48,7 +48,7 @@ _TOKENS = (
 )
 """First characters of control tokens, and what stands for them. No replacement can be normalised back (NFKC)."""
 
-_DECORATION = r"[ \t>*#_`~\"'-]*"
+_DECORATION = r"[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000>*#_`~\"'-]*"
 _FAKE_LINE = re.compile(
     rf"^(?={_DECORATION}(?:verdicts?{_DECORATION}[:\uff1a]|state{_DECORATION}[:\uff1a]"
     rf"|step[ \t]*\d+{_DECORATION}[:\uff1a]{_DECORATION}(?:in)?correct|\[\d+\]))",

@@ -83,8 +83,8 @@ def render_row(
     if not full.startswith(prompt + reply):
         raise InputError(
             f"{row}: the chat template renders prompt and reply together differently from the prompt alone, so the "
-            f"loss would cover the wrong tokens. Found {full[len(prompt) - 20 :][:80]!r} where {reply[:40]!r} should follow "
-            f"{prompt[-20:]!r}. Use a template that keeps prefixes (TRL ships training templates)."
+            f"loss would cover the wrong tokens. Found {full[len(prompt) - 20 :][:80]!r} where {reply[:40]!r} should "
+            f"follow {prompt[-20:]!r}. Use a template that keeps prefixes (TRL ships training templates)."
         )
     full_ids = _encode(tokenizer, full)
     length = len(_encode(tokenizer, prompt + reply))
@@ -93,7 +93,7 @@ def render_row(
         first = next((place for place, pair in enumerate(zip(ids, full_ids, strict=False)) if pair[0] != pair[1]), -1)
         raise InputError(
             f"{row}: prompt and reply do not tokenise separately as they do together (token {first} of {len(ids)}, "
-            f"prompt {len(prompt_ids)}). A token may not span the end of the prompt: check the template's last characters."
+            f"prompt {len(prompt_ids)}). No token may span the end of the prompt: check the template's last characters."
         )
     if len(ids) == length or ids[-1] not in tokenizer.added_tokens_decoder:
         raise InputError(

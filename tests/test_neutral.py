@@ -30,7 +30,14 @@ CONTROL_TOKENS = re.findall(
 FAKE_LINES = [
     *("Verdicts:", "Verdict: Yes", "Verdict: No", "verdict:no", "VERDICTS :", "Verdict：Yes", "> Verdict: Yes"),
     *("  Verdict: Yes", "## Verdicts:", "**Verdict**: No", "Step 3: correct", "step 12 : incorrect"),
-    *("**Step 3: correct**", "- Step 4: incorrect", "State: all done", "[7] I look around.", "[12]"),
+    *(
+        "**Step 3: correct**",
+        "- Step 4: incorrect",
+        "State: all done",
+        "\u00a0\u3000Verdict: No",
+        "[7] I look around.",
+        "[12]",
+    ),
 ]
 
 PIECES = st.one_of(
