@@ -11,7 +11,9 @@ from scout.formats import stats_command
 
 def main(arguments: list[str] | None = None) -> int:
     """Print the figures; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m data_prep.stats")
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.stats", description="Sizes, balance and duplicates of runs or of training rows."
+    )
     stats_command.configure(parser)
     try:
         return stats_command.run(parser.parse_args(arguments))

@@ -7,6 +7,7 @@ Tool calls and results inside the content (`tool_use`, `tool_result` parts) are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ import msgspec
 from scout.errors import Problem
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
 from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.formats.stats import digest
 from scout.trajectory import Trajectory
 
 LOOKED_FOR = 'a list of {"role", "content"}, an object with such a list under "messages" or "traj", or lines of either'
@@ -89,15 +91,14 @@ def read(source: Source) -> Iterator[Trajectory]:
         source = msgspec.structs.replace(source, shape="object")
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        name = source.stem if record.number is None else f"{source.stem}:{record.number}"
-        trajectory = _build(record, name, problems)
+        trajectory = _build(record, source.stem, problems)
         if trajectory is not None:
             yield trajectory
 
     return build_all(source, build)
 
 
-def _build(record: Record, name: str, problems: list[Problem]) -> Trajectory | None:
+def _build(record: Record, stem: str, problems: list[Problem]) -> Trajectory | None:
     before = len(problems)
     if bytes(record.raw).lstrip().startswith(b"["):
         run: _Run | None = _Run(messages=decode(record.raw, list[msgspec.Raw], record.where, problems))
@@ -119,7 +120,9 @@ def _build(record: Record, name: str, problems: list[Problem]) -> Trajectory | N
     if not recorder.steps:
         problems.append(Problem(record.where, "messages", "no assistant message", "at least one"))
         return None
-    return _trajectory(run, recorder, record, name)
+    first = messages[0]
+    system = content_text(first.content, Counter()) if first is not None and first.role == "system" else ""
+    return _trajectory(run, recorder, record, system, stem)
 
 
 def _record(recorder: Recorder, position: int, message: _Message) -> None:
@@ -172,7 +175,8 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _trajectory(run: _Run, recorder: Recorder, record: Record, name: str) -> Trajectory:
+def _trajectory(run: _Run, recorder: Recorder, record: Record, system: str, stem: str) -> Trajectory:
+    name = stem if record.number is None else f"{stem}:{record.number}"
     unread = [key for key in keys(record.raw) if key not in _Run.__struct_fields__]
     if unread:
         recorder.not_followed.append(f"keys beside the messages: {', '.join(unread[:12])}")
@@ -183,26 +187,28 @@ def _trajectory(run: _Run, recorder: Recorder, record: Record, name: str) -> Tra
     if run.data_source:
         meta["domain"] = run.data_source
     return recorder.trajectory(
-        _run_id(run, name),
-        task_id=_task_id(run),
+        _run_id(run, name, stem),
+        task_id=_task_id(run, system),
         outcome=outcome_of(run.reward, passed),
         meta=meta,
         task_text=run.question or "",
     )
 
 
-def _run_id(run: _Run, name: str) -> str:
+def _run_id(run: _Run, name: str, stem: str) -> str:
     given = next((value for value in (run.id, run.run_id, run.trajectory_id) if value not in (None, "")), None)
     if given is not None:
         return str(given)
-    task_id, repeat = _task_id(run), run.trial if run.trial is not None else run.sample_index
-    return f"{task_id}:{repeat}" if task_id is not None and repeat is not None else name
+    task = next((value for value in (run.task_id, run.instance_id, run.query_index) if value is not None), None)
+    repeat = run.trial if run.trial is not None else run.sample_index
+    return f"{stem}:{task}:{repeat}" if task is not None and repeat is not None else name
 
 
-def _task_id(run: _Run) -> str | None:
-    known = next((value for value in (run.task_id, run.instance_id) if value is not None), None)
-    if known is not None:
-        return str(known)
-    if run.query_index is None:
+def _task_id(run: _Run, system: str) -> str | None:
+    """The task's id. A bare number is unique within one benchmark only, so it carries the source or a hash of the
+    system message, which a benchmark gives to all of its tasks."""
+    known = next((value for value in (run.task_id, run.instance_id, run.query_index) if value is not None), None)
+    if known is None:
         return None
-    return f"{run.data_source}:{run.query_index}" if run.data_source else str(run.query_index)
+    source = run.data_source or (digest(system)[:8] if system else "")
+    return f"{source}:{known}" if source and str(known).isdigit() else str(known)

@@ -1,4 +1,8 @@
-"""`scoutv convert`: recorded runs of any known format -> one file of Scout's JSON lines."""
+"""`scoutv convert`: recorded runs of any known format -> one file of Scout's JSON lines.
+
+Folders are searched for .json, .jsonl and .ndjson files, plain or compressed; what is no run there is passed over. A
+file that is named and cannot be read is refused. A refused file does not stop the others.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +32,7 @@ _LISTED = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.description = (
-        "Convert recorded runs into Scout's JSON lines. Folders are searched for .json, .jsonl and .ndjson files, "
-        "plain, .gz or .zst. A refused file does not stop the others."
-    )
-    parser.epilog = "example: scoutv convert logs/ more/*.jsonl -o runs.jsonl.zst"
-    parser.add_argument("inputs", nargs="+", metavar="IN", help="file, folder or glob")
+    parser.add_argument("inputs", nargs="+", metavar="IN", help="file, folder (searched for .json and .jsonl) or glob")
     parser.add_argument("-o", "--out", required=True, metavar="OUT.jsonl", help="also .jsonl.gz or .jsonl.zst")
     parser.add_argument("--format", choices=list(READERS), help="read every file as this format instead of detecting")
 

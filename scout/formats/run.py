@@ -34,12 +34,40 @@ class Call(msgspec.Struct, frozen=True):
         return f"{self.name} {self.arguments}".rstrip()
 
 
+class _Seen(msgspec.Struct, frozen=True):
+    text: str
+    is_result: bool = False
+    call_id: str | None = None
+    name: str = ""
+
+
 class _Turn(msgspec.Struct):
     thought: str
     calls: tuple[Call, ...]
     refs: list[int]
-    seen: list[str]
-    results: int = 0
+    seen: list[_Seen]
+
+    def observation(self) -> str:
+        """What came back. Where several calls were made each result says whose it is, in the order of the calls."""
+        if len(self.calls) < 2:
+            return "\n".join(item.text for item in self.seen)
+        calls: dict[str | None, int] = {call.id: at for at, call in enumerate(self.calls) if call.id is not None}
+        results = [item for item in self.seen if item.is_result]
+        if all(item.call_id in calls for item in results):
+            results.sort(key=lambda item: calls[item.call_id])
+        nameless = not any(item.call_id for item in results) and len(results) == len(self.calls)
+        texts = []
+        number = 0
+        for item in self.seen:
+            if not item.is_result:
+                texts.append(item.text)
+                continue
+            result = results[number]
+            call = number if nameless else calls.get(result.call_id)
+            name = result.name if call is None else self.calls[call].name
+            texts.append(f"{name}: {result.text}" if name else result.text)
+            number += 1
+        return "\n".join(texts)
 
 
 class Recorder:
@@ -68,7 +96,7 @@ class Recorder:
         if not text.strip():
             return
         if self._turns:
-            self._turns[-1].seen.append(text)
+            self._turns[-1].seen.append(_Seen(text))
         else:
             self._task.append(text)
 
@@ -93,22 +121,15 @@ class Recorder:
                 self._ids.setdefault(call.id, []).append(len(self._turns))
 
     def result(self, text: str, call_id: str | None = None, *, name: str = "") -> None:
-        """What one tool call returned. It belongs to the last turn; several calls there make it carry a name."""
+        """What one tool call returned; it belongs to the last turn. name: the tool's, where the recording says it."""
         self._results += 1
         if not self._turns:
             self.warnings.append("a tool result stands before the first agent step; it became part of the task")
             self._task.append(text)
             return
-        turn = self._turns[-1]
         if call_id is not None and call_id not in self._ids:
             self.warnings.append(f"step {self.steps}: result for call {call_id!r}, which no step made")
-        if len(turn.calls) > 1:
-            told = [call.name for call in turn.calls if call_id is not None and call.id == call_id]
-            by_place = turn.calls[turn.results].name if turn.results < len(turn.calls) else ""
-            label = told[0] if told else name or (by_place if call_id is None else "")
-            text = f"{label}: {text}" if label else text
-        turn.results += 1
-        turn.seen.append(text)
+        self._turns[-1].seen.append(_Seen(text, True, call_id, name))
 
     def trajectory(
         self, run_id: str, *, task_id: str | None, outcome: Outcome, meta: dict[str, Any], task_text: str = ""
@@ -120,7 +141,7 @@ class Recorder:
                 index=number,
                 thought=turn.thought,
                 action="\n".join(call.text() for call in turn.calls),
-                observation="\n".join(turn.seen),
+                observation=turn.observation(),
                 source_ref=f"{self._ref}:{','.join(map(str, turn.refs))}",
             )
             for number, turn in enumerate(self._turns, 1)
@@ -134,7 +155,9 @@ class Recorder:
         if not task:
             doubts.append("no task text was found")
         if len(self._turns) < FEW_STEPS:
-            doubts.append(f"only {len(self._turns)} agent steps; check that the file holds the whole run")
+            doubts.append(
+                f"fewer than {FEW_STEPS} agent steps ({len(self._turns)}): check that the file holds the whole run"
+            )
         calls = sum(len(turn.calls) for turn in self._turns)
         if calls != self._results and calls:
             doubts.append(f"{calls} tool calls but {self._results} results")

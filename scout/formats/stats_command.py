@@ -23,8 +23,6 @@ _BAR = 40
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.description = "Sizes, label balance, positions of first mistakes, outcomes and duplicates of runs or rows."
-    parser.epilog = "example: scoutv stats runs.jsonl --tokenizer runs/demo/grpo/final"
     parser.add_argument("files", nargs="+", metavar="FILE", help="runs of any known format, or training rows")
     parser.add_argument("--tokenizer", metavar="DIR", help="count with DIR/tokenizer.json instead of by white space")
 
