@@ -23,7 +23,6 @@ OURS: Mapping[str, str] = {
     "packing": "rows must not see each other",
     "eval_packing": "rows must not see each other",
     "dataset_kwargs": "rows arrive prepared",
-    "shuffle_dataset": "the order of rows is the trainer's seed",
     "remove_unused_columns": "the reward needs all columns",
     "log_completions": "sampled replies are in samples.jsonl and, with report_to: wandb, in a table there",
     "chat_template_path": "the template of the model folder is used",
@@ -37,6 +36,13 @@ OURS: Mapping[str, str] = {
 }
 """TRL keys that a recipe may not set, and what to do instead."""
 
+OURS_SFT: Mapping[str, str] = {"shuffle_dataset": "trainer.seed gives the order of rows"}
+OURS_GRPO: Mapping[str, str] = {
+    "eval_strategy": "GRPO is measured on scout.dev_prompts every trainer.eval_steps",
+    "do_eval": "GRPO is measured on scout.dev_prompts every trainer.eval_steps",
+    "eval_on_start": "the start model is always measured",
+}
+
 _DERIVED_SFT = {"max_length": None, "packing": False, "remove_unused_columns": True}
 _DERIVED_GRPO = {"remove_unused_columns": False, "disable_dropout": True}
 
@@ -44,14 +50,13 @@ _DERIVED_GRPO = {"remove_unused_columns": False, "disable_dropout": True}
 def check_keys(recipe: Recipe, kind: type[Any], where: str) -> None:
     """Raises one ConfigError with every key of `recipe.trainer` that TRL lacks, takes otherwise, or Scout sets."""
     fields = {field.name for field in dataclasses.fields(kind) if field.init}
-    if kind.__name__ == "SFTConfig":
-        fields.discard("shuffle_dataset")
     problems = []
+    ours = {**OURS, **OURS_GRPO} if kind.__name__ == "GRPOConfig" else {**OURS, **OURS_SFT}
     for key, value in recipe.trainer.items():
-        if key in OURS and key in fields | {"shuffle_dataset"} and not _allowed(kind, key):
-            problems.append(Problem(where, f"trainer.{key}", shown(value), f"not set in a recipe: {OURS[key]}"))
+        if key in ours and key in fields:
+            problems.append(Problem(where, f"trainer.{key}", shown(value), f"not set in a recipe: {ours[key]}"))
         elif key not in fields:
-            settable = sorted(fields - OURS.keys())
+            settable = sorted(fields - ours.keys())
             problems.append(Problem(where, f"trainer.{key}", shown(value), _nearest(key, settable, kind.__name__)))
     report = recipe.trainer.get("report_to", "none")
     if report not in ("none", "wandb", [], ["none"], ["wandb"]):
@@ -62,11 +67,6 @@ def check_keys(recipe: Recipe, kind: type[Any], where: str) -> None:
         problems.append(Problem(where, "trainer.top_p", found, "top_p 1 and top_k 0, or sampler and trainer disagree"))
     if problems:
         refuse(problems, hint="Nothing was started.", kind=ConfigError)
-
-
-def _allowed(kind: type[Any], key: str) -> bool:
-    """GRPO's sampler order is a choice of the recipe; SFT's is not."""
-    return key == "shuffle_dataset" and kind.__name__ == "GRPOConfig"
 
 
 def _nearest(key: str, known: list[str], name: str) -> str:
