@@ -1,0 +1,1 @@
+"""Trajectories in, verdicts out: one loop over windows, several engines behind it."""
