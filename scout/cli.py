@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
@@ -124,6 +125,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ScoutError, OSError, MemoryError) as error:
         _say(str(error) or type(error).__name__)
         return exit_code(error)
+    except Exception:
+        # A defect of ours or of a library. Python's own exit code for it would be 1, which means a refused input.
+        _say(traceback.format_exc())
+        return MACHINERY
 
 
 def _say(message: str) -> None:

@@ -31,6 +31,8 @@ def run(args):
         raise OSError(errno.ENOSPC, "No space left on device")
     if args.fail == "import":
         import a_module_that_is_not_installed
+    if args.fail == "defect":
+        raise KeyError("bad \\x1b[31m value")
     if args.fail:
         raise getattr(errors, args.fail)("bad \\x1b[31m value")
     return errors.UNSCORED
@@ -58,6 +60,7 @@ def verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         ("NothingToLearnError", errors.GUARD),
         ("disk", errors.MACHINERY),
         ("import", errors.MACHINERY),
+        ("defect", errors.MACHINERY),
         ("interrupt", errors.INTERRUPTED),
     ],
 )
@@ -68,7 +71,7 @@ def test_a_verb_ends_with_one_message_and_its_exit_code(
     out, err = capsys.readouterr()
     assert out == '{"done": true}\n'
     assert err.count("scoutv:") == (1 if fail else 0)
-    assert "\x1b" not in err and "Traceback" not in err
+    assert "\x1b" not in err and ("Traceback" in err) == (fail == "defect")
 
 
 def test_usage_is_exit_code_2_and_cannot_carry_escapes(verb: str, capsys: pytest.CaptureFixture[str]) -> None:

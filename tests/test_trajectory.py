@@ -78,6 +78,24 @@ def test_read_of_write_is_identity(
     assert list(trajectory.read(path)) == many
 
 
+@given(st.binary(), st.integers(0, 400), st.binary(max_size=3), st.binary(max_size=4).map(lambda magic: magic or b"{"))
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, noise: bytes, place: int, patch: bytes, start: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
+    line = trajectory.dumps(run(labels=Labels(("correct", "incorrect"), 2))).encode()
+    bent = line[:place] + patch + line[place + len(patch) :]
+    packed = gzip.compress(line), zstandard.compress(line)
+    for content in (noise, bent, start + noise, *(one[:place] + patch + one[place:] for one in packed)):
+        path.write_bytes(content)
+        try:
+            read = list(trajectory.read(path))
+        except InputError as error:
+            assert all(char.isprintable() or char == "\n" for char in str(error))
+        else:
+            assert read and not any(trajectory.problems(one) for one in read)
+
+
 def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
     line = trajectory.dumps(run()).encode()
