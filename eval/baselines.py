@@ -9,8 +9,10 @@ from typing import Any
 
 from eval import figures
 from eval.bag_of_words import BagOfWords
+from eval.figures import Judgement
 from scout import metrics, rerank, selection
 from scout.errors import InputError
+from scout.intervals import differences
 from scout.selection import Score
 from scout.trajectory import Trajectory
 from scout.verdict import StepVerdict, Verdict
@@ -43,25 +45,26 @@ def _characters(run: Trajectory) -> int:
 
 
 def evaluate(
-    train: Sequence[Trajectory], dev: Sequence[Trajectory], test: Sequence[Trajectory]
+    train: Sequence[Trajectory], dev: Sequence[Trajectory], scout: Judgement
 ) -> tuple[Figures, Figures, list[str]]:
     """(figures of every baseline, step AUROC of the bag of words, remarks on what could not be made).
 
+    scout: the verifier's judgement of the test runs; "lead" is its best-of-5 minus the baseline's, paired over tasks.
     Whatever has to be fitted is fitted on train, chosen on dev, and only then looked at on test. A baseline that
     cannot choose among candidates gets the figure of a random choice; one that cannot flag has no exact and no F1.
     """
-    size = figures.group_size(test)
+    test = scout.runs
     table: Figures = {}
     for name, place in _places(train).items():
-        table[name] = _flagging(test, [_flags(run, place(run)) for run in test]) | _choosing(test, {}, size)
-    table["random_step"] = _random_step(test) | _choosing(test, {}, size)
+        table[name] = _flagging(test, [_flags(run, place(run)) for run in test]) | _choosing(scout, {})
+    table["random_step"] = _random_step(test) | _choosing(scout, {})
     for name, rule in SELECTORS.items():
-        table[name] = _silent() | _choosing(test, {run.id: rule(run) for run in test}, size)
+        table[name] = _silent() | _choosing(scout, {run.id: rule(run) for run in test})
     try:
         judged, found = _bag_of_words(train, dev, test)
     except InputError as error:
         return table, {"value": None, "low": None, "high": None, "steps": 0}, [str(error)]
-    table["bag_of_words"] = _flagging(test, judged.flagged) | _choosing(test, judged.scores, size)
+    table["bag_of_words"] = _flagging(test, judged.flagged) | _choosing(scout, judged.scores)
     return table, found, []
 
 
@@ -110,23 +113,27 @@ def _silent() -> Figures:
     return {"exact": None, "f1": None}
 
 
-def _choosing(test: Sequence[Trajectory], scores: Mapping[str, Score | None], size: int) -> Figures:
-    """best_of_<size> of a rule; without scores every candidate is equal, which is a random choice."""
-    same = {run.id: scores.get(run.id, 0.0) for run in test}
-    found = figures.with_bounds(selection.best_of_tally(same, test, size, strict=True))
-    return {f"best_of_{size}{bound}": found[f"scout{bound}"] for bound in ("", "_low", "_high")}
+def _choosing(scout: Judgement, scores: Mapping[str, Score | None]) -> Figures:
+    """best_of_<N> and lead of a rule; without scores every candidate is equal, which is a random choice."""
+    size = figures.group_size(scout.runs)
+    theirs = {run.id: scores.get(run.id, 0.0) for run in scout.runs}
+    rule = selection.best_of_tally(theirs, scout.runs, size, strict=True)
+    ours = selection.best_of_tally(scout.scores, scout.runs, size, strict=True)
+    found, lead = figures.with_bounds(rule), differences(ours, rule)["scout"]
+    chosen = {f"best_of_{size}{bound}": found[f"scout{bound}"] for bound in ("", "_low", "_high")}
+    return chosen | {"lead": lead.value, "lead_low": lead.low, "lead_high": lead.high}
 
 
 def _bag_of_words(
     train: Sequence[Trajectory], dev: Sequence[Trajectory], test: Sequence[Trajectory]
-) -> tuple[figures.Judgement, Figures]:
+) -> tuple[Judgement, Figures]:
     """The bag of words with the same threshold fitting and the same choice of selector as the verifier."""
     model = BagOfWords(train, dev)
     dev_verdicts, verdicts = ([_worded(model, run) for run in runs] for runs in (dev, test))
     threshold = figures.fit(dev, dev_verdicts)["value"]
     dev_flagged, flagged = figures.flag(dev_verdicts, threshold), figures.flag(verdicts, threshold)
     selector = figures.compare_selectors(dev, dev_flagged, test, flagged)["name"]
-    judged = figures.Judgement(test, verdicts, flagged, rerank.scores(flagged, selector=selector))
+    judged = Judgement(test, verdicts, flagged, rerank.scores(flagged, selector=selector))
     return judged, figures.step_auroc(test, figures.chances_of(verdicts, test))
 
 

@@ -9,6 +9,8 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from scout.errors import printable
+
 Report = Mapping[str, Any]
 
 _STYLE = {
@@ -101,7 +103,7 @@ def _groups(table: Mapping[str, Any]) -> Figure | None:
     figure, axes = _axes()
     shares = [row["exact"] for row in rows.values()]
     axes.barh(range(len(rows)), shares, xerr=_errors(list(rows.values()), "exact"), capsize=2, color="#1f5fa8")
-    labels = [f"{name[:30].replace('_', ' ')} (n={row['n']})" for name, row in rows.items()]
+    labels = [f"{printable(name.replace('_', ' '), 30)} (n={row['n']})" for name, row in rows.items()]
     axes.set_yticks(range(len(rows)), labels)
     axes.invert_yaxis()
     axes.set(xlim=(0, 1.02), xlabel="exact")

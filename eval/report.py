@@ -2,9 +2,9 @@
 
     python -m eval.report --run runs/demo
 
-It reads data/{train,dev,test}.jsonl[.zst] and, for each stage of base, sft and grpo that is there, all verdict files in
-eval/<stage>/: of dev runs, of test runs, and of test steps without history (ids RUN#STEP, see `eval.slices`). Thresholds
-and selectors are fitted on dev; test is only looked at.
+It reads data/{train,dev,test}.jsonl[.zst] and, for each stage of base, sft and grpo that is there, all verdict files
+in eval/<stage>/: of dev runs, of test runs, and of test steps without history (ids RUN#STEP, see `eval.slices`).
+Thresholds and selectors are fitted on dev; test is only looked at.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build(run: Path, data: Path) -> tuple[Figures, Judgement]:
     subject = list(stages)[-1]
     if "sft" in judged and "grpo" in judged:
         stages["difference"] = figures.difference(judged["grpo"], judged["sft"])
-    table, bag, more = baselines.evaluate(splits["train"], dev, judged[subject].runs)
+    table, bag, more = baselines.evaluate(splits["train"], dev, judged[subject])
     report: Figures = {"schema_version": SCHEMA_VERSION, "stage": subject}
     report |= {name: stages[subject][name] for name in _SUBJECT}
     report["baselines"] = table
@@ -110,7 +110,7 @@ def _stage(
     return judged, found
 
 
-def _no_history(verdicts: Mapping[str, Mapping[str, Verdict]], test: Sequence[Trajectory]) -> Figures:
+def _no_history(verdicts: dict[str, dict[str, Verdict]], test: Sequence[Trajectory]) -> Figures:
     """Step AUROC of the last stage that was also scored on steps without history; empty when none was."""
     known = {f"{run.id}#{step.index}": (run, step.index) for run in test for step in run.steps}
     for stage in reversed(verdicts.values()):

@@ -68,7 +68,7 @@ def _check(splits: Mapping[str, Sequence[Trajectory]]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Check that the splits do not leak; write test_no_history.jsonl.zst, and {dev,test}.jsonl.zst of a few tasks, into --out."""
+    """Check the splits; write test_no_history.jsonl.zst, and {dev,test}.jsonl.zst of a few tasks, into --out."""
     parser = argparse.ArgumentParser(prog="python -m eval.slices", description=__doc__)
     parser.add_argument("--data", type=Path, required=True, help="folder with train, dev and test runs")
     parser.add_argument("--out", type=Path, required=True)

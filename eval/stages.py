@@ -71,7 +71,7 @@ class Runner:
                 _say(f"{head}: {stage.about}; about {_span(stage.seconds)}, all that is left about {_span(left)}")
                 code = self._carry_out(stage, wanted)
                 if code:
-                    _say(f"{head}: stopped with exit code {code}. The same command goes on from here.")
+                    _say(f"{head}: stopped with exit code {code}. {_next(code)}")
                     return code
                 _say(f"{head}: finished after {self._marker(stage).seconds:.0f} s")
             self._history.append(wanted)
@@ -178,6 +178,13 @@ def _shown(command: Sequence[str]) -> list[str]:
     first = Path(command[0])
     inside = first.parent == Path(sys.executable).parent
     return [first.name if inside else command[0], *command[1:]]
+
+
+def _next(code: int) -> str:
+    """What to do after a stage stopped with that code."""
+    if code == INTERRUPTED:
+        return "The same command goes on from here."
+    return "See above for the cause; once it is removed, the same command goes on from here."
 
 
 def _span(seconds: float) -> str:

@@ -122,11 +122,15 @@ def _scored(report: Report) -> Table:
 
 def _baselines(report: Report) -> Table:
     rows = [(f"Scout ({report['stage']})", figure(report["localization"], "exact"), figure(report["detection"], "f1"),
-             figure(report["best_of_n"].get("5") or {}, "scout"))]  # fmt: skip
+             figure(report["best_of_n"].get("5") or {}, "scout"), "")]  # fmt: skip
     for name, row in report["baselines"].items():
-        rows.append((name.replace("_", " "), figure(row, "exact"), figure(row, "f1"), figure(row, "best_of_5")))
-    note = "Methods that do not understand the run. A dash: the method does not answer that question."
-    return Table("Baselines", note, ("method", "exact", "F1", "best of 5"), tuple(rows))
+        cells = (figure(row, part) for part in ("exact", "f1", "best_of_5", "lead"))
+        rows.append((name.replace("_", " "), *cells))
+    note = (
+        "Methods that do not understand the run. A dash: the method does not answer that question. Scout's lead: "
+        "best of 5 of Scout minus that of the method, paired over tasks."
+    )
+    return Table("Baselines", note, ("method", "exact", "F1", "best of 5", "Scout's lead"), tuple(rows))
 
 
 def _best_of_n(report: Report) -> Table:

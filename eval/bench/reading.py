@@ -59,7 +59,7 @@ def _seconds(read: Callable[[], Iterator[Any]]) -> float:
 
 def _runs() -> Iterator[Trajectory]:
     generator = random.Random(0)
-    correct: tuple[StepLabel, ...] = ("correct",) * STEPS
+    correct: tuple[StepLabel, ...] = tuple("correct" for _ in range(STEPS))
     words = ["".join(generator.choices("abcdefghij", k=6)) for _ in range(500)]
     for number in range(RUNS):
         steps = tuple(
@@ -85,7 +85,7 @@ def _plain(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _checked(line: str) -> dict[str, Any]:
-    run = json.loads(line)
+    run: dict[str, Any] = json.loads(line)
     _require(isinstance(run, dict) and run.keys() <= _RUN and {"id", "task", "steps"} <= run.keys())
     _require(isinstance(run["id"], str) and isinstance(run["task"], dict) and isinstance(run["task"]["text"], str))
     _require(isinstance(run["steps"], list))
@@ -96,7 +96,7 @@ def _checked(line: str) -> dict[str, Any]:
     if labels is not None:
         _require(labels.keys() <= _LABELS and len(labels["step_labels"]) == len(run["steps"]))
         _require(all(label in ("correct", "incorrect", "unlabelled") for label in labels["step_labels"]))
-    return run  # type: ignore[no-any-return]
+    return run
 
 
 def _require(holds: bool) -> None:
