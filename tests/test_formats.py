@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scout import formats, trajectory
 from scout.errors import FormatError, InputError
@@ -219,9 +222,11 @@ def test_every_shape_of_file_is_read(tmp_path: Path, shape: str, suffix: str) ->
         "one line": (json.dumps(TALK) + "\n", 1),
         "with mark": ("\ufeff" + json.dumps(run), 1),
     }[shape]
-    compress: Callable[[bytes], bytes] = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}[
-        suffix
-    ]
+    compressors: dict[str, Callable[[bytes], bytes]] = {
+        "": lambda data: data,
+        ".gz": gzip.compress,
+        ".zst": zstandard.ZstdCompressor().compress,
+    }
     path = tmp_path / f"runs.{'jsonl' if 'line' in shape else 'json'}{suffix}"
     path.write_bytes(compressors[suffix](text.encode()))
     found = list(formats.load(path))
@@ -297,6 +302,55 @@ def test_bad_input_is_one_clear_error(tmp_path: Path, content: bytes, told: str)
         assert told in text
     assert "run.json" in text
     assert len(text) < 2000
+
+
+_WORDS = st.sampled_from(
+    re.findall(
+        r"\S+",
+        "messages traj role content tool_calls function name arguments id steps source agent user assistant "
+        "schema_version ATIF-v1.5 message observation results subagent_trajectories task_id reward "
+        "is_copied_context timestamp",
+    )
+)
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | _WORDS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_WORDS, inner, max_size=5),
+    max_leaves=25,
+)
+_LIKE_A_RUN = st.fixed_dictionaries(
+    {
+        "schema_version": st.just("ATIF-v1.5"),
+        "steps": st.lists(st.fixed_dictionaries({"source": st.just("agent"), "message": _VALUES}), max_size=4)
+        | _VALUES,
+        "messages": st.lists(st.fixed_dictionaries({"role": _WORDS, "content": _VALUES}), max_size=4) | _VALUES,
+    }
+)
+
+
+@settings(max_examples=150)
+@given(value=_VALUES | _LIKE_A_RUN, format=st.sampled_from([None, *formats.READERS]))
+def test_whatever_a_file_holds_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, value: Any, format: str | None
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.json"
+    path.write_text(json.dumps(value))
+    try:
+        runs = list(formats.load(path, format))
+    except (FormatError, InputError) as error:
+        assert "any.json" in str(error)
+    else:
+        assert runs
+        assert all(trajectory.loads(trajectory.dumps(run)) == run for run in runs)
+
+
+def test_sub_agents_nested_without_end_are_refused(tmp_path: Path) -> None:
+    document = atif()
+    for _ in range(300):
+        document = atif(subagent_trajectories=[document])
+    try:
+        assert len(list(formats.load(save(tmp_path / "run.json", document)))) == 301
+    except FormatError as error:
+        assert "nested too deep" in str(error)
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def test_a_refused_file_does_not_stop_the_others(tmp_path: Path, capsys: pytest.
     assert (code, result["runs"]) == (1, 1)
     assert [item["file"] for item in result["refused"]] == [str(bad), str(unknown)]
     assert "refused (2):" in err
-    assert "looked for" in err or "allowed" in err
+    assert f"{unknown}: found object with keys colour" in err
+    assert "chat: a list of" in result["refused"][1]["reason"]
     assert len(list(trajectory.read(out))) == 1
 
 

@@ -44,7 +44,7 @@ class _Result(msgspec.Struct):
 
 
 class _Observation(msgspec.Struct):
-    results: list[_Result] = []
+    results: list[_Result] | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -62,7 +62,7 @@ class _Agent(msgspec.Struct):
     name: str | None = None
     version: str | None = None
     model_name: str | None = None
-    extra: dict[str, Any] | None = None
+    extra: Any = None
 
 
 class _Document(msgspec.Struct):
@@ -73,7 +73,7 @@ class _Document(msgspec.Struct):
     agent: _Agent | None = None
     continued_trajectory_ref: Any = None
     subagent_trajectories: list[msgspec.Raw] | None = None
-    extra: dict[str, Any] | None = None
+    extra: Any = None
 
 
 class _Verified(msgspec.Struct):
@@ -229,7 +229,7 @@ def _in_time(entries: list[tuple[int, _Entry]]) -> tuple[list[tuple[int, _Entry]
 
 
 def _record_results(recorder: Recorder, entry: _Entry) -> None:
-    for result in entry.observation.results if entry.observation else []:
+    for result in (entry.observation.results or []) if entry.observation else []:
         if result.subagent_trajectory_ref is not None:
             names = _names(result.subagent_trajectory_ref)
             recorder.not_followed.extend(f"sub-agent run in another place: {name}" for name in names)
@@ -261,19 +261,19 @@ def _version_doubts(version: str) -> list[str]:
 
 
 def _run_id(document: _Document, name: str, trial: _Trial | None, parent: str) -> str:
-    extra = (document.agent and document.agent.extra) or {}
     run_id = document.trajectory_id or document.session_id or name
     if parent:
         return f"{parent}/{document.trajectory_id or name}"
     if trial is not None and trial.trial_name:
         run_id = trial.trial_name
-    part = extra.get("continuation_index")
+    extra = document.agent.extra if document.agent else None
+    part = extra.get("continuation_index") if isinstance(extra, dict) else None
     return f"{run_id}.cont-{part}" if part is not None else run_id
 
 
 def _known(document: _Document, trial: _Trial | None) -> tuple[str | None, Outcome]:
     """Task id and outcome, from the trial or from the document's own `extra`."""
-    extra = document.extra or {}
+    extra = document.extra if isinstance(document.extra, dict) else {}
     task_id, reward, passed = extra.get("task_id"), extra.get("reward"), extra.get("passed")
     if trial is not None:
         task_id = trial.task_name or task_id

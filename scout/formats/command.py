@@ -26,6 +26,7 @@ from scout.trajectory import Trajectory
 
 _DATA_NAME = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst)?$")
 _PROGRESS_SECONDS = 2.0
+_REASON_LINES = 5
 _LISTED = 20
 """At most this many refused files, warnings and left-out kinds are listed; the JSON on stdout has all refused ones."""
 
@@ -128,12 +129,13 @@ def _read(inputs: Sequence[_Input], chosen: str | None, tally: _Tally) -> Iterat
     spoken = time.monotonic()
     for position, item in enumerate(inputs, 1):
         try:
-            yield from _read_file(item, chosen, tally, ids)
+            for run in _read_file(item, chosen, tally, ids):
+                yield run
+                if time.monotonic() - spoken >= _PROGRESS_SECONDS:
+                    spoken = time.monotonic()
+                    print(f"file {position} of {len(inputs)}, {tally.runs.total()} runs so far", file=sys.stderr)
         except ScoutError as error:
             tally.refused.append((str(item.path), str(error)))
-        if time.monotonic() - spoken >= _PROGRESS_SECONDS:
-            spoken = time.monotonic()
-            print(f"{position}/{len(inputs)} files, {tally.runs.total()} runs", file=sys.stderr)
 
 
 def _read_file(item: _Input, chosen: str | None, tally: _Tally, ids: set[str]) -> Iterator[Trajectory]:
@@ -175,9 +177,7 @@ def _report(tally: _Tally, out: str) -> str:
     sums = (tally.files.total(), tally.runs.total(), tally.steps.total())
     rows.append(("total", *sums, *_outcomes(total)))
     parts = [table(rows)]
-    parts += _notes(
-        "refused", [f"{file}\n    {reason.replace(chr(10), chr(10) + '    ')}" for file, reason in tally.refused]
-    )
+    parts += _notes("refused", [f"{file}\n{_beginning(reason)}" for file, reason in tally.refused])
     parts += _notes("warnings", [f"{count} runs: {note}" for note, count in tally.warnings.most_common()])
     parts += _notes("left out", [f"in {count} runs: {note}" for note, count in tally.left_out.most_common()])
     if tally.passed_over:
@@ -186,6 +186,14 @@ def _report(tally: _Tally, out: str) -> str:
         parts.append(f"renamed: {tally.renamed} runs whose id another run had (meta.original_id keeps it)")
     parts.append(f"wrote {tally.runs.total()} runs to {out}" if tally.runs else "nothing was written: no run was found")
     return errors.printable("\n".join(parts))
+
+
+def _beginning(reason: str) -> str:
+    """The first lines of a message, indented; the JSON on stdout has all of it."""
+    lines = reason.splitlines()
+    if len(lines) > _REASON_LINES + 1:
+        lines = [*lines[:_REASON_LINES], f"  ... {len(lines) - _REASON_LINES} more lines"]
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _outcomes(counts: Counter[str]) -> tuple[int, int, int]:

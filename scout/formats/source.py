@@ -189,10 +189,15 @@ def build_all(source: Source, build: Callable[[Record, list[Problem]], Iterable[
     """
     problems: list[Problem] = []
     kept: list[Trajectory] = []
+    if not source.first:
+        problems.append(Problem(str(source.path), "", "an empty array", "at least one run"))
     for record in source.records():
-        for trajectory in build(record, problems):
-            if source.shape != "lines":
-                kept.append(trajectory)
+        try:
+            for trajectory in build(record, problems):
+                if source.shape != "lines":
+                    kept.append(trajectory)
+        except RecursionError:
+            problems.append(Problem(record.where, "", "runs nested too deep", "at most about 100 levels"))
     if problems:
         refuse(problems, hint=HINT, kind=FormatError)
     yield from kept
