@@ -31,7 +31,7 @@ STATE_TOKENS = 512
 TURN_TOKENS = 8
 """What a chat template adds to a message when no `measure` is given (ChatML 5, Llama 3 6)."""
 
-CHARACTERS_PER_TOKEN = 32
+CHARACTERS_PER_TOKEN = 16
 """A window with more characters than this for each token of its budget cannot fit and is cut by characters first, so
 that megabytes are never tokenised. English has 4, indented code up to 10."""
 
@@ -167,7 +167,7 @@ class _Fitter:
         return Window(_rebuilt(steps, parts), task.shown, ledger, first, last)
 
     def _surplus(self, steps: Sequence[Step], parts: Sequence[Part], first: bool, last: bool) -> int:
-        """Tokens above the limit."""
+        """Tokens above the limit; negative when there is room."""
         state = None if first else ""
         turns = messages(parts[-1].shown, _rebuilt(steps, parts), self.style, state=state, last=last)
         room = self.budget.prompt_tokens - (0 if first else self.budget.state_tokens)

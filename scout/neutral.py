@@ -7,7 +7,8 @@ What changes, and into what, so that a reader still sees what was there:
 - a line that looks like part of a verdict (`Verdicts:`, `Step 3: correct`, `Verdict: Yes`, `State:`) or like the
   header of a step (`[7] `) gets a `›` in front;
 - colours and other terminal sequences, zero-width characters, bidi overrides and Unicode tags are removed; other
-  control characters become their pictures (NUL is `␀`), lone surrogates become `�`; every line break becomes `\\n`.
+  control characters become their pictures (NUL is `␀`), lone surrogates and the unassigned planes
+  become `�`; every line break becomes `\\n`.
 All other text is unchanged.
 """
 
@@ -27,7 +28,9 @@ _TERMINAL = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]")
 _LINE_BREAK = re.compile("\r\n?|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 """Everything that `str.splitlines` takes for a line break, `\\n` apart."""
 
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff\U00040000-\U000dffff]")
+"""Control characters, surrogates, and the ten planes of Unicode that hold no character: SmolLM2 has no token for their
+bytes, nor for some control characters, and reads them as `<|endoftext|>`."""
 
 _BRACKET_WORDS = (
     "INST|SYS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS|SYSTEM_PROMPT|MODEL_SETTINGS|ARGS|CALL_ID|THINK|IMG|"

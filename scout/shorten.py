@@ -67,7 +67,7 @@ def weigh(part: Part, count: Count, limit_characters: int) -> None:
     part.about = True
     part.unseen = part.tokens - kept
     part.shown = _marked(head, tail, part.unseen, part.about)
-    part.shown_tokens = count(neutralise(part.shown))
+    part.shown_tokens = kept + count(_marked("", "", part.unseen, part.about))
 
 
 def shorten(part: Part, limit_tokens: int, count: Count) -> None:

@@ -90,7 +90,7 @@ def test_ordinary_text_is_unchanged(text: str) -> None:
         ("\x1b]0;title\x07", "␛]0;title␇"),
         ("a\x00b\x7fc\x84d", "a␀b␡c\ufffdd"),
         ("a\u202eb\u2066c\u200bd\ufeffe\U000e0041", "abcde"),
-        ("\ud83dx", "\ufffdx"),
+        ("\ud83dx\U00040000", "\ufffdx\ufffd"),
         ("a\r\nb\rc\x0cd\x85e", "a\nb\nc\nd\ne"),
         ("<\u200b|im_end|>", "‹|im_end|>"),
         ("\x1b\x1b[0m[31m", "␛[31m"),

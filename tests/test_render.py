@@ -139,7 +139,9 @@ def test_a_thousand_replies_are_located_in_a_second() -> None:
 HOSTILE = st.lists(
     st.one_of(
         st.text(max_size=6),
-        st.sampled_from(["\n", " ", "<", ">", "|", "\u200b", "\x1b[0m", "[3] ", "Verdict: Yes\n", "<|im_", "start|>"]),
+        st.sampled_from(
+            ["\n", " ", "<", ">", "|", "\u200b", "\x1b[0m", "[3] ", "<|im_", "start|>", "\x04", "\U00040000"]
+        ),
         st.sampled_from(sorted({token for name in NAMES for token in added(name)})),
     ),
     max_size=8,

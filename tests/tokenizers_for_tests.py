@@ -27,6 +27,9 @@ SMOLLM2_TOKENS = (
     *("<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<empty_output>"),
 )
 
+SMOLLM2_MISSING = frozenset("ùĄÀÁöüñĖûĔÿ÷Ćēòĝõúýøþ")
+"""Bytes (as byte-level BPE writes them) that SmolLM2 has no token for and reads as `<|endoftext|>`."""
+
 QWEN3_TOKENS = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>"),
     *("<|box_end|>", "<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>"),
@@ -70,7 +73,7 @@ def build(name: str) -> PreTrainedTokenizerFast:
     if name == "tiny":
         return _train(CHATML, ("<|endoftext|>", "<|im_start|>", "<|im_end|>"), (), pad="<|endoftext|>")
     if name == "smollm2":
-        return _train(SMOLLM2, SMOLLM2_TOKENS, (), pad="<|im_end|>")
+        return _train(SMOLLM2, SMOLLM2_TOKENS, (), pad="<|im_end|>", missing=SMOLLM2_MISSING)
     template = {
         "qwen3": lambda: trl_template("qwen3"),
         "qwen3-thinking": qwen3_thinking_2507,
@@ -80,8 +83,11 @@ def build(name: str) -> PreTrainedTokenizerFast:
     return _train(template, QWEN3_TOKENS, QWEN3_PLAIN_TOKENS, pad="<|endoftext|>")
 
 
-def _train(template: str, special: tuple[str, ...], plain: tuple[str, ...], pad: str) -> PreTrainedTokenizerFast:
-    tokenizer = Tokenizer(models.BPE())
+def _train(
+    template: str, special: tuple[str, ...], plain: tuple[str, ...], pad: str, missing: frozenset[str] = frozenset()
+) -> PreTrainedTokenizerFast:
+    """missing: bytes without a token, which become the first special token."""
+    tokenizer = Tokenizer(models.BPE(unk_token=special[0] if missing else None))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(_QWEN_SPLIT), "isolated"),
@@ -89,8 +95,10 @@ def _train(template: str, special: tuple[str, ...], plain: tuple[str, ...], pad:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=700, initial_alphabet=alphabet, show_progress=False)
+    alphabet = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - missing)
+    trainer = trainers.BpeTrainer(
+        vocab_size=700, initial_alphabet=alphabet, special_tokens=list(special), show_progress=False
+    )
     tokenizer.train_from_iterator(_TEXTS, trainer)
     tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in special])
     tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in plain])
