@@ -25,7 +25,7 @@ RECIPE = Path("recipes/tiny")
 DATA_SEED = 0
 """Seeds of the demo repeat training and evaluation on the same data, so that they can be compared."""
 SECONDS = {"collect": 30, "explain": 60, "check splits": 20, "sft": 480, "grpo": 360, "export": 20, "serve": 60,
-           "evaluate": 360, "report": 45}  # fmt: skip
+           "evaluate base": 50, "evaluate sft": 140, "evaluate grpo": 170, "report": 45}  # fmt: skip
 """About how long each stage takes on two cores; they add up to what the README promises."""
 FAST_TASKS = ("train=6", "dev=3", "test=3")
 
@@ -48,6 +48,12 @@ def _stage(name: str, about: str, commands: Sequence[tuple[str, ...]], outputs: 
     return Stage(name, about, SECONDS[name], tuple(commands), tuple(outputs), tuple(inputs), keeps)
 
 
+def _recipe(*, without: str) -> list[Path]:
+    """Files of the recipe that a stage depends on; its README and the other stage's file change nothing."""
+    files = sorted(path for path in RECIPE.rglob("*") if path.is_file())
+    return [path for path in files if path.suffix != ".md" and path.name != without]
+
+
 def _data(run: Path, fast: bool) -> tuple[Stage, ...]:
     data, rows, slices = run / "data", run / "rows", run / "slices"
     few = ("--tasks", *FAST_TASKS) if fast else ()
@@ -67,11 +73,11 @@ def _training(run: Path, seed: int, fast: bool) -> tuple[Stage, ...]:
     return (
         _stage("sft", "a small model learns to write the analyses",
                [_scoutv("train", "sft", RECIPE / "sft.yaml", *settings, "--run", sft, "--data", rows, "--resume")],
-               [sft / "final"], [RECIPE], sft),
+               [sft / "final"], _recipe(without="grpo.yaml"), sft),
         _stage("grpo", "it samples its own analyses and is rewarded for balanced recall of right and wrong steps",
                [_scoutv("train", "grpo", RECIPE / "grpo.yaml", *settings, "--run", grpo, "--model", sft / "final",
                         "--data", rows, "--resume")],
-               [grpo / "final"], [RECIPE], grpo),
+               [grpo / "final"], _recipe(without="sft.yaml"), grpo),
     )  # fmt: skip
 
 
@@ -80,21 +86,22 @@ def _use(run: Path) -> tuple[Stage, ...]:
     base, verdicts = run / "base", run / "eval"
     whole = (data / "dev.jsonl.zst", data / "test.jsonl.zst")
     few = (slices / "dev.jsonl.zst", slices / "test.jsonl.zst")
-    score = [
-        _scoutv("score", *files, "--model", folder, "--out", verdicts / stage / "verdicts.jsonl")
-        for stage, folder, files in (
-            ("base", base, few),
-            ("sft", run / "sft" / "final", whole),
-            ("grpo", model, (*whole, slices / "test_no_history.jsonl.zst")),
-        )
-    ]
+    alone = slices / "test_no_history.jsonl.zst"
+
+    def judge(stage: str, about: str, folder: Path, files: Sequence[Path], *before: tuple[str, ...]) -> Stage:
+        out = verdicts / stage / "verdicts.jsonl"
+        score = _scoutv("score", *files, "--model", folder, "--out", out)
+        return _stage(f"evaluate {stage}", about, [*before, score], [out], keeps=verdicts / stage)
+
     return (
         _stage("export", "the checkpoint becomes a model folder that vLLM loads",
                [_scoutv("export", run / "grpo" / "final", "--out", model)], [model]),
         _stage("serve", "vLLM and the endpoint start, score and rerank a few held-out runs over HTTP, and stop",
                [_python("eval.serve_once", "--model", model, "--data", data, "--out", run / "serve")], [run / "serve"]),
-        _stage("evaluate", "base, SFT and GRPO judge held-out runs",
-               [_python("eval.base_model", "--sft", run / "sft", "--out", base), *score], [base, verdicts]),
+        judge("base", "the model before training judges runs of a few held-out tasks", base, few,
+              _python("eval.base_model", "--sft", run / "sft", "--out", base)),
+        judge("sft", "the SFT model judges all held-out runs", run / "sft" / "final", whole),
+        judge("grpo", "the final model judges them too, and lone steps without history", model, (*whole, alone)),
         _stage("report", "thresholds come from dev, figures from test",
                [_python("eval.report", "--run", run)], [run / "report.json", run / "report.html"]),
     )  # fmt: skip

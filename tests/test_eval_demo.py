@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
 import signal
 import subprocess
@@ -13,7 +15,7 @@ import pytest
 
 from eval import base_model, demo, serve_once, slices
 from eval.stages import Runner, Stage
-from scout import config, trajectory
+from scout import cli, config, trajectory
 from scout.errors import INTERRUPTED, MACHINERY, OK, UNSCORED, InputError, ServerError
 from tests.eval_toy import TEST, write_folder
 
@@ -98,16 +100,14 @@ def test_a_command_that_ends_well_without_its_output_is_a_failure(tmp_path: Path
 
 def test_training_keeps_its_folder_unless_its_inputs_changed(job: _Job) -> None:
     kept = job.run / "train"
-    script = (
-        f"import pathlib; p = pathlib.Path({str(kept)!r}); p.mkdir(exist_ok=True); (p / 'state').open('a').write('x')"
-    )
+    script = f"import pathlib; p = pathlib.Path({str(kept)!r}); p.mkdir(exist_ok=True); (p / 's').open('a').write('x')"
     unfinished = (sys.executable, "-c", f"{script}; raise SystemExit(5)")
     stage = Stage("train", "trains", 1.0, (unfinished,), (kept / "final",), (job.recipe,), kept)
     assert [Runner(job.run).run([stage]) for _ in range(2)] == [5, 5]
-    assert (kept / "state").read_text() == "xx", "same inputs: the command finds what it left"
+    assert (kept / "s").read_text() == "xx", "same inputs: the command finds what it left"
     job.recipe.write_text("lr: 3")
     assert Runner(job.run).run([stage]) == 5
-    assert (kept / "state").read_text() == "x", "other inputs: stale state is removed"
+    assert (kept / "s").read_text() == "x", "other inputs: stale state is removed"
 
 
 def test_nothing_outside_the_run_folder_is_removed(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_ctrl_c_ends_the_command_with_130_and_the_job_goes_on_later(tmp_path: Pa
         [*words, "60"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     assert process.stderr is not None
-    while "up" not in (line := process.stderr.readline()):
+    while (line := process.stderr.readline()) != "up\n":  # the line that shows the command holds the word too
         assert line, "the command never started"
     begin = time.monotonic()
     os.killpg(process.pid, signal.SIGINT)  # a terminal sends Ctrl-C to the whole group
@@ -166,6 +166,16 @@ def test_the_plan_has_all_stages_in_order_and_passes_the_seed_on(tmp_path: Path)
     assert "--resume" in words["sft"]
     assert words["collect"] == [word for stage in demo.plan(tmp_path / "run", 8)[:1] for word in stage.commands[0]]
     assert sum(demo.SECONDS.values()) <= 25 * 60, "what the README promises"
+
+
+def test_every_command_of_the_plan_is_understood_by_its_verb(tmp_path: Path) -> None:
+    commands = [command for stage in demo.plan(tmp_path, 0, fast=True) for command in stage.commands]
+    verbs = [command[1:] for command in commands if Path(command[0]).name == "scoutv"]
+    assert [words[0] for words in verbs] == ["train", "train", "export", "score", "score", "score"]
+    for verb, *words in verbs:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(cli.VERBS[verb].module).configure(parser)
+        parser.parse_args(words)
 
 
 def test_the_demo_refuses_to_start_outside_a_checkout(
