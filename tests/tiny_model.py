@@ -97,7 +97,7 @@ def make_model(tokenizer: Any, seed: int = 0) -> Any:
     return Qwen3ForCausalLM(config)
 
 
-def teach(model: Any, tokenizer: Any, steps: int = 500, batch: int = 16) -> float:
+def teach(model: Any, tokenizer: Any, steps: int = 300, batch: int = 8) -> float:
     """Trains the toy in a bare loop on fresh random runs, loss on the reply only; returns the last loss."""
     import torch
 
@@ -118,7 +118,7 @@ def teach(model: Any, tokenizer: Any, steps: int = 500, batch: int = 16) -> floa
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
-        value = float(loss)
+        value = loss.item()
     return value
 
 

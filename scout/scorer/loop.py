@@ -179,7 +179,8 @@ def _finish(run: _Run, config: ScoutConfig, model: str) -> Verdict:
         result = unscored(run.trajectory, run.refused, cut=cut)
     else:
         result = verdict(run.trajectory, run.chains, config, cut)
-    carried = tuple(str(text) for text in run.trajectory.meta.get("warnings", ()))
+    noted = run.trajectory.meta.get("warnings")
+    carried = tuple(str(text) for text in noted) if isinstance(noted, list) else ()
     return msgspec.structs.replace(
         result,
         warnings=(*carried, *result.warnings),

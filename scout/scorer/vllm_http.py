@@ -20,13 +20,19 @@ ABSENT = -9999.0
 class VllmHttpEngine:
     """Sends every request on its own connection of a pool; the server batches what is under way."""
 
-    def __init__(self, folder: Folder, base_url: str, *, model: str, connections: int = 64) -> None:
-        """base_url: without path, such as `http://127.0.0.1:8001`. model: name under which the server serves it."""
+    def __init__(self, folder: Folder, base_url: str, *, model: str, key: str = "", connections: int = 64) -> None:
+        """base_url: without path, such as `http://127.0.0.1:8001`. model, key: served name and API key of the server."""
         self._folder = folder
         self._labels = label_tuple(folder.labels)
         self._model = model
         limits = httpx.Limits(max_connections=connections, max_keepalive_connections=connections)
-        self._client = httpx.Client(base_url=base_url, timeout=httpx.Timeout(None, connect=10), limits=limits)
+        self._client = httpx.Client(
+            base_url=base_url,
+            headers={"Authorization": f"Bearer {key}"} if key else {},
+            timeout=httpx.Timeout(None, connect=10),
+            limits=limits,
+            trust_env=False,
+        )
         self._pool = ThreadPoolExecutor(connections, thread_name_prefix="vllm")
 
     def close(self) -> None:

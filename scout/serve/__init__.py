@@ -1,0 +1,1 @@
+"""The HTTP endpoint: real vLLM behind, runs in, verdicts out."""
