@@ -152,7 +152,7 @@ TEXTS = st.one_of(
 STEPS = st.lists(st.tuples(TEXTS, TEXTS, TEXTS), min_size=1, max_size=9)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     STEPS,
     TEXTS,

@@ -122,7 +122,7 @@ def test_neutralise_is_idempotent_and_leaves_nothing_to_find(text: str) -> None:
     "unit", ["<", "<a", "[", "\x1b[0", "<|", " ", "> ", "\n", "\r", "]~", ">>A", "step 1", "\x00", "[1] "]
 )
 def test_time_is_linear(unit: str) -> None:
-    text = unit * (1_000_000 // len(unit))
+    text = unit * (400_000 // len(unit))
     start = time.process_time()
     neutralise(text)
-    assert time.process_time() - start < 3.0
+    assert time.process_time() - start < 2.0

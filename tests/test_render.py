@@ -85,7 +85,7 @@ WORDS = st.lists(
 ).map(" ".join)
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=50)
 @given(INDICES, st.data(), st.sampled_from(NAMES))
 def test_positions_are_those_of_the_text(indices: list[int], data: st.DataObject, name: str) -> None:
     tokenizer = build(name)
@@ -148,7 +148,7 @@ HOSTILE = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=70)
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, st.sampled_from(NAMES))
 def test_no_control_token_comes_from_a_run(
     task: str, thought: str, action: str, observation: str, state: str, name: str
