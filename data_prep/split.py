@@ -152,8 +152,8 @@ def _near(splits: Mapping[str, Sequence[Trajectory]], sampled: int, seed: int) -
     for run in splits.get("train", ()):
         theirs = _grams(run)
         common: dict[int, int] = defaultdict(int)
-        for gram in theirs:
-            for number in holders.get(gram, ()):
+        for gram in theirs & holders.keys():
+            for number in holders[gram]:
                 common[number] += 1
         for number, both in common.items():
             jaccard = both / (len(theirs) + len(grams[number]) - both)

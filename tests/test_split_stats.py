@@ -229,11 +229,32 @@ def test_stats_of_training_rows(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "3 rows of 2 runs" in err
 
 
-def test_a_row_without_a_column_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = [make_row(1, ["correct"]), make_row(2, ["correct"])]
+def test_rows_in_parquet_count_like_rows_in_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="the package pyarrow is not installed")
+    arrow = pytest.importorskip("pyarrow", reason="the package pyarrow is not installed")
+    rows = [make_row(1, ["correct", "correct"]), make_row(2, ["correct", "incorrect"])]
+    parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "train.parquet")
+    from_parquet, _ = figures(capsys, tmp_path / "train.parquet")
+    from_lines, _ = figures(capsys, write_rows(tmp_path / "train.jsonl", rows))
+    assert from_parquet["rows"] == from_lines["rows"]
+    assert main(["stats", str(tmp_path / "none.parquet")]) == 1
+    parquet.write_table(arrow.Table.from_pylist([{"id": "a"}]), tmp_path / "short.parquet")
+    assert main(["stats", str(tmp_path / "short.parquet")]) == 1
+    assert "short.parquet:1: found Object missing required field `trajectory_id`" in capsys.readouterr().err
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    assert main(["stats", str(tmp_path / "broken.parquet")]) == 1
+
+
+def test_rows_that_are_none_are_all_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [make_row(number, ["correct"]) for number in range(4)]
     del rows[1]["indices"]
+    rows[2]["prompt"] = "text"
+    rows[3]["gold"] = None
     assert main(["stats", str(write_rows(tmp_path / "train.jsonl", rows))]) == 1
-    assert "train.jsonl:2: indices: found nothing" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "train.jsonl:2: indices: found nothing" in err
+    assert "train.jsonl:3: prompt: found 'text'" in err
+    assert "train.jsonl:4: gold: found None" in err
 
 
 def test_stats_count_with_a_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from scout.trajectory import Trajectory
 
 Count = Callable[[str], int]
@@ -146,6 +148,27 @@ class RunStats:
         return {name: sum(n for key, n in self._crossed.items() if key[place] == name) for name in names}
 
 
+class Message(msgspec.Struct):
+    """One chat message of a prompt."""
+
+    content: str
+
+
+class Row(msgspec.Struct):
+    """The columns of a training row that are counted; other columns may stand beside them."""
+
+    id: str
+    trajectory_id: str
+    task_id: str | None
+    prompt: list[Message]
+    completion: str
+    indices: list[int]
+    gold: list[str]
+    split: str | None = None
+    prompt_style: str | None = None
+    prompt_version: str | None = None
+
+
 class RowStats:
     """Figures about training rows, added one at a time."""
 
@@ -163,22 +186,22 @@ class RowStats:
         self._tasks: set[str] = set()
         self._texts: dict[str, list[str]] = defaultdict(list)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Count one row with the columns that `data_prep.explain` writes."""
-        prompt = "\n".join(message["content"] for message in row["prompt"])
-        prompt_size, reply_size = self._count(prompt), self._count(row["completion"])
+    def add(self, row: Row) -> None:
+        """Count one row."""
+        prompt = "\n".join(message.content for message in row.prompt)
+        prompt_size, reply_size = self._count(prompt), self._count(row.completion)
         self._sizes["prompt"].append(prompt_size)
         self._sizes["completion"].append(reply_size)
         self._sizes["row"].append(prompt_size + reply_size)
-        self._longest = max(self._longest, (prompt_size + reply_size, str(row["id"])))
-        self._sizes["steps"].append(len(row["indices"]))
-        self._gold.update(row["gold"])
-        self._verdicts["with_mistake" if "incorrect" in row["gold"] else "clean"] += 1
+        self._longest = max(self._longest, (prompt_size + reply_size, row.id))
+        self._sizes["steps"].append(len(row.indices))
+        self._gold.update(row.gold)
+        self._verdicts["with_mistake" if "incorrect" in row.gold else "clean"] += 1
         for name, counter in self._counters.items():
-            counter[str(row.get(name))] += 1
-        self._runs[str(row["trajectory_id"])] += 1
-        self._tasks.add(str(row["task_id"]))
-        self._texts[digest(f"{prompt}\x1e{row['completion']}")].append(str(row["id"]))
+            counter[str(getattr(row, name))] += 1
+        self._runs[row.trajectory_id] += 1
+        self._tasks.add(str(row.task_id))
+        self._texts[digest(f"{prompt}\x1e{row.completion}")].append(row.id)
 
     def result(self) -> dict[str, Any]:
         """All figures, as JSON values."""

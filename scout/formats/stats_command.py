@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from scout import errors
-from scout.errors import ConfigError, Problem, printable, refuse
+from scout.errors import ConfigError, InputError, Problem, printable, refuse
 from scout.formats.detect import load
-from scout.formats.source import keys, open_source
-from scout.formats.stats import LAST_STEP_LIMIT, Count, RowStats, RunStats, count_words
+from scout.formats.source import decode, keys, open_source
+from scout.formats.stats import LAST_STEP_LIMIT, Count, Row, RowStats, RunStats, count_words
 from scout.formats.table import table
 
-ROW_COLUMNS = ("id", "trajectory_id", "task_id", "prompt", "completion", "indices", "gold")
+_HINT = "Write the rows again with `python -m data_prep.explain`."
 _BAR = 40
 
 
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _add(file: str, runs: RunStats, rows: RowStats) -> str:
     if file.endswith(".parquet"):
-        for row in _parquet(file):
-            rows.add(row)
+        for stored in _parquet(file):
+            rows.add(stored)
         return "rows"
     source = open_source(file)
     if not {"prompt", "completion", "gold"} <= keys(source.first).keys():
@@ -56,28 +56,33 @@ def _add(file: str, runs: RunStats, rows: RowStats) -> str:
         return "runs"
     problems: list[Problem] = []
     for record in source.records():
-        found_keys = keys(record.raw)
-        missing = [name for name in ROW_COLUMNS if name not in found_keys]
-        if missing:
-            problems.append(Problem(record.where, ", ".join(missing), "nothing", "a training row has these columns"))
-        else:
-            rows.add(msgspec.json.decode(record.raw))
+        row = decode(record.raw, Row, record.where, problems)
+        if row is not None:
+            rows.add(row)
     if problems:
-        refuse(problems, hint="Write the rows again with `python -m data_prep.explain`.")
+        refuse(problems, hint=_HINT)
     return "rows"
 
 
-def _parquet(file: str) -> Iterator[dict[str, Any]]:
+def _parquet(file: str) -> Iterator[Row]:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise ConfigError(
-            f"{file}: Parquet needs pyarrow. Install the extra `train`, or give the .jsonl rows."
+            f"{printable(file)}: Parquet needs pyarrow. Install the extra `train`, or give the .jsonl rows."
         ) from error
     if not Path(file).is_file():
-        raise errors.InputError(f"{printable(file)}: there is no such file. Check the path.")
-    for batch in parquet.ParquetFile(file).iter_batches(batch_size=256):
-        yield from batch.to_pylist()
+        raise InputError(f"{printable(file)}: there is no such file. Check the path.")
+    number = 0
+    try:
+        for batch in parquet.ParquetFile(file).iter_batches(batch_size=256):
+            for values in batch.to_pylist():
+                number += 1
+                yield msgspec.convert(values, Row)
+    except msgspec.ValidationError as error:
+        refuse([Problem(f"{file}:{number}", "", str(error), "the columns of a training row")], hint=_HINT)
+    except ArrowException as error:
+        raise InputError(f"{printable(file)}: no Parquet ({printable(str(error), 200)}). {_HINT}") from error
 
 
 def counter(folder: str | None) -> Count:
