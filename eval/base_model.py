@@ -1,6 +1,6 @@
 """The weights that SFT started from, as a folder that `scoutv score` reads: the report's stage "base".
 
-    python -m eval.base_model --sft runs/demo/sft --out runs/demo/base
+    python -m eval.base_model --weights recipes/tiny/base --like runs/demo/sft/final --out runs/demo/base
 
 Untrained weights have no scout.json, so they get that of the trained model: same prompt, same budget, same tokenizer.
 """
@@ -14,24 +14,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from scout.config import SCOUT_FILE, load_recipe, read_scout, write_scout
+from scout.config import SCOUT_FILE, read_scout, write_scout
 from scout.errors import InputError, ScoutError, exit_code
 
 
-def start_weights(sft: Path) -> Path:
-    """The folder of weights that this SFT run started from. Raises InputError when neither place has it."""
-    named = load_recipe(sft / "recipe.yaml").model.path
-    places = [Path(named)] if named else []
-    places.append(sft / "fresh")
-    found = next((place for place in places if (place / "config.json").is_file()), None)
-    if found is None:
-        raise InputError(f"{sft}: found no start weights in {' or '.join(map(str, places))}. Run SFT again.")
-    return found
-
-
-def make(sft: Path, out: Path) -> None:
-    """Copy the start weights to `out` and add scout.json; `out` appears whole or not at all."""
-    weights, config = start_weights(sft), read_scout(sft / "final")
+def make(weights: Path, like: Path, out: Path) -> None:
+    """Copy `weights` to `out`, with the scout.json of the folder `like`; `out` appears whole or not at all."""
+    if not (weights / "config.json").is_file():
+        raise InputError(f"{weights} holds no config.json, so it is no folder of weights.")
+    config = read_scout(like)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
         folder = Path(made) / "model"
@@ -50,11 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m eval.base_model", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sft", type=Path, required=True, help="folder of the SFT run")
+    parser.add_argument("--weights", type=Path, required=True, help="folder that SFT started from")
+    parser.add_argument("--like", type=Path, required=True, help="folder of the trained model")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args(arguments)
     try:
-        make(options.sft, options.out)
+        make(options.weights, options.like, options.out)
     except (ScoutError, OSError) as error:
         print(error, file=sys.stderr)
         return exit_code(error)

@@ -22,6 +22,7 @@ from scout.errors import INTERRUPTED, OK, InputError, ScoutError, exit_code
 from scout.lines import replacing
 
 RECIPE = Path("recipes/tiny")
+BASE = RECIPE / "base"
 DATA_SEED = 0
 """Seeds of the demo repeat training and evaluation on the same data, so that they can be compared."""
 SECONDS = {"collect": 30, "explain": 60, "check splits": 20, "sft": 480, "grpo": 360, "export": 20, "serve": 60,
@@ -54,6 +55,11 @@ def _recipe(*, without: str) -> list[Path]:
     return [path for path in files if path.suffix != ".md" and path.name != without]
 
 
+def _start(run: Path) -> Path:
+    """The weights that SFT starts from: the base checkpoint of the recipe, or random ones that SFT makes itself."""
+    return BASE if BASE.is_dir() else run / "sft" / "fresh"
+
+
 def _data(run: Path, fast: bool) -> tuple[Stage, ...]:
     data, rows, slices = run / "data", run / "rows", run / "slices"
     few = ("--tasks", *FAST_TASKS) if fast else ()
@@ -69,10 +75,12 @@ def _data(run: Path, fast: bool) -> tuple[Stage, ...]:
 
 def _training(run: Path, seed: int, fast: bool) -> tuple[Stage, ...]:
     sft, grpo, rows = run / "sft", run / "grpo", run / "rows"
+    model = ("--model", BASE) if BASE.is_dir() else ()
     settings = (f"trainer.seed={seed}", *(("trainer.max_steps=2",) if fast else ()))
     return (
         _stage("sft", "a small model learns to write the analyses",
-               [_scoutv("train", "sft", RECIPE / "sft.yaml", *settings, "--run", sft, "--data", rows, "--resume")],
+               [_scoutv("train", "sft", RECIPE / "sft.yaml", *settings, "--run", sft, *model, "--data", rows,
+                        "--resume")],
                [sft / "final"], _recipe(without="grpo.yaml"), sft),
         _stage("grpo", "it samples its own analyses and is rewarded for balanced recall of right and wrong steps",
                [_scoutv("train", "grpo", RECIPE / "grpo.yaml", *settings, "--run", grpo, "--model", sft / "final",
@@ -99,7 +107,7 @@ def _use(run: Path) -> tuple[Stage, ...]:
         _stage("serve", "vLLM and the endpoint start, score and rerank a few held-out runs over HTTP, and stop",
                [_python("eval.serve_once", "--model", model, "--data", data, "--out", run / "serve")], [run / "serve"]),
         judge("base", "the model before training judges runs of a few held-out tasks", base, few,
-              _python("eval.base_model", "--sft", run / "sft", "--out", base)),
+              _python("eval.base_model", "--weights", _start(run), "--like", run / "sft" / "final", "--out", base)),
         judge("sft", "the SFT model judges all held-out runs", run / "sft" / "final", whole),
         judge("grpo", "the final model judges them too, and lone steps without history", model, (*whole, alone)),
         _stage("report", "thresholds come from dev, figures from test",

@@ -212,23 +212,26 @@ def test_slices_refuse_splits_that_share_a_task(tmp_path: Path, capsys: pytest.C
 
 
 def test_base_model_is_the_start_weights_with_the_trained_models_settings(tmp_path: Path) -> None:
-    sft = tmp_path / "sft"
-    (sft / "fresh").mkdir(parents=True)
-    (sft / "final").mkdir()
-    (sft / "fresh" / "config.json").write_text("{}")
-    (sft / "recipe.yaml").write_text("scout: {style: brief}\n")
+    weights, trained, base = tmp_path / "weights", tmp_path / "final", tmp_path / "base"
+    weights.mkdir()
+    trained.mkdir()
     settings = config.ScoutConfig(
-        fingerprint="f", prompt_version="1", style="brief", window_steps=4, task_tokens=0, prompt_tokens=256,
+        fingerprint="f",
+        prompt_version="1",
+        style="brief",
+        window_steps=4,
+        task_tokens=0,
+        prompt_tokens=256,
         completion_tokens=128,
-    )  # fmt: skip
-    config.write_scout(sft / "final", settings)
-    base_model.make(sft, tmp_path / "base")
-    base_model.make(sft, tmp_path / "base")
-    assert config.read_scout(tmp_path / "base") == settings
-    assert (tmp_path / "base" / "config.json").read_text() == "{}"
-    (sft / "fresh" / "config.json").unlink()
-    with pytest.raises(InputError, match="no start weights"):
-        base_model.make(sft, tmp_path / "base")
+    )
+    config.write_scout(trained, settings)
+    with pytest.raises(InputError, match="no folder of weights"):
+        base_model.make(weights, trained, base)
+    (weights / "config.json").write_text("{}")
+    for _ in range(2):
+        base_model.make(weights, trained, base)
+        assert config.read_scout(base) == settings
+        assert (base / "config.json").read_text() == "{}"
 
 
 def test_a_server_that_dies_during_start_is_named() -> None:
