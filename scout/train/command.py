@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from scout.config import load_recipe
 from scout.errors import OK
@@ -22,6 +23,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="DIR", help="folder with train and dev rows, instead of data.path")
     parser.add_argument("--resume", action="store_true", help="go on with an unfinished run in DIR, or begin one")
     parser.add_argument("--dry-run", action="store_true", help="check everything but the weights, print a table, stop")
+    _take_overrides_anywhere(parser)
+
+
+def _take_overrides_anywhere(parser: argparse.ArgumentParser) -> None:
+    """Let overrides stand after options as well; argparse itself ends a list of positionals at the first option."""
+    parse = parser.parse_known_args
+
+    def parse_all(args: Any = None, namespace: Any = None) -> tuple[argparse.Namespace, list[str]]:
+        found, rest = parse(args, namespace)
+        overrides = [word for word in rest if "=" in word and not word.startswith("-")]
+        found.overrides = [*found.overrides, *overrides]
+        return found, [word for word in rest if word not in overrides]
+
+    parser.parse_known_args = parse_all  # type: ignore[method-assign,assignment]
 
 
 def offline() -> None:

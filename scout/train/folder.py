@@ -115,12 +115,22 @@ def whole(target: Path, write: Callable[[Path], None]) -> None:
     partial.mkdir(parents=True)
     try:
         write(partial)
+        _give_ordinary_modes(partial)
         if target.exists():
             shutil.rmtree(target)
         os.rename(partial, target)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
+
+
+def _give_ordinary_modes(folder: Path) -> None:
+    """Some writers keep the mode of a temporary file, readable for its owner only; another user serves the model."""
+    mask = os.umask(0)
+    os.umask(mask)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(0o666 & ~mask)
 
 
 def _is_json(path: Path) -> bool:

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from scout import records
 from scout.config import Recipe
 from scout.errors import ConfigError, Problem, refuse, shown
@@ -74,13 +76,18 @@ def _nearest(key: str, known: list[str], name: str) -> str:
     return f"{phrase.partition('? ')[0]}? A key of TRL's {name}" if "did you mean" in phrase else f"a key of TRL's {name}"
 
 
-def make_config(recipe: Recipe, kind: type[Any], run: Path, where: str) -> Any:
-    """TRL's config object for that recipe. Raises ConfigError for what TRL itself refuses, with TRL's words."""
+def make_config(recipe: Recipe, kind: type[Any], run: Path, where: str, *, dry: bool = False) -> Any:
+    """TRL's config object for that recipe. Raises ConfigError for what TRL itself refuses, with TRL's words.
+
+    dry: check a recipe for a GPU on a machine without one.
+    """
     check_keys(recipe, kind, where)
     values = dict(recipe.trainer)
     values["output_dir"] = str(run / "checkpoints")
     values.setdefault("report_to", "none")
     values["disable_tqdm"] = True
+    if dry and not torch.cuda.is_available():
+        values["use_cpu"] = True
     if kind.__name__ == "GRPOConfig":
         limits = {"max_completion_length": recipe.scout.completion_tokens, "temperature": recipe.scout.temperature}
         values.update(_DERIVED_GRPO, **limits)
