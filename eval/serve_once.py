@@ -18,15 +18,15 @@ import httpx
 from eval import runs as run_files
 from eval.stages import end, execute
 from scout import trajectory
-from scout.errors import ScoutError, ServerError, exit_code
+from scout.errors import OK, UNSCORED, ScoutError, ServerError, exit_code
 
 SCORED_RUNS = 4
-READY_SECONDS = 180.0
-"""vLLM on two cores is ready after about 25 s in eager mode; a cold first start compiles kernels for up to a minute."""
+READY_SECONDS = 300.0
+"""vLLM on two cores is ready after about 25 s in eager mode; a busy machine takes minutes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code of the first command that failed, else 0."""
+    """Exit code of the first command that failed, else 0, or 3 when a run could not be scored."""
     parser = argparse.ArgumentParser(prog="python -m eval.serve_once", description=__doc__)
     parser.add_argument("--model", type=Path, required=True, help="folder written by scoutv export")
     parser.add_argument("--data", type=Path, required=True, help="folder with the test runs")
@@ -58,7 +58,12 @@ def serve_and_ask(model: Path, data: Path, out: Path) -> int:
         wait_until_ready(server, url)
         score = (scoutv, "score", str(some), "--endpoint", url, "--out", str(out / "score.jsonl"))
         rerank = (scoutv, "rerank", str(group), "--endpoint", url, "--out", str(out / "rerank.jsonl"))
-        return execute(score) or execute(rerank)
+        codes = []
+        for command in (score, rerank):
+            codes.append(execute(command))
+            if codes[-1] not in (OK, UNSCORED):
+                return codes[-1]
+        return max(codes)
     finally:
         server.terminate()
         end(server)
