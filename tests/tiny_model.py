@@ -6,7 +6,11 @@ everything behind a trained verifier can be tested for real. Both are cached in 
 
 from __future__ import annotations
 
+import atexit
+import functools
 import random
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +162,23 @@ def save(model: Any, tokenizer: Any, folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def random_folder(folder: Path) -> Path:
+def _scratch(name: str) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix=f"scout-{name}-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder / name
+
+
+@functools.cache
+def random_folder() -> Path:
     """A model folder with random weights: its replies are never readable."""
     tokenizer = make_tokenizer()
-    return save(make_model(tokenizer), tokenizer, folder)
+    return save(make_model(tokenizer), tokenizer, _scratch("random"))
 
 
-def taught_folder(folder: Path) -> Path:
-    """A model folder that solves the toy."""
+@functools.cache
+def taught_folder() -> Path:
+    """A model folder that solves the toy; made once a session, in about half a minute."""
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)
     teach(model, tokenizer)
-    return save(model, tokenizer, folder)
+    return save(model, tokenizer, _scratch("taught"))

@@ -10,7 +10,7 @@ from typing import Any
 
 from scout import prompt, render
 from scout.config import ScoutConfig, read_scout
-from scout.errors import ConfigError, FingerprintError, InputError, printable
+from scout.errors import ConfigError, FingerprintError, FormatError, printable
 from scout.scorer.engine import end_ids
 
 
@@ -42,7 +42,7 @@ class Folder:
 def load(path: str | os.PathLike[str]) -> Folder:
     """The folder, checked.
 
-    Raises InputError when it is no model folder, FingerprintError when it was trained with another prompt, template or
+    Raises FormatError when it is no model folder, FingerprintError when it was trained with another prompt, template or
     budget than this version of Scout would use, ConfigError when its budget is above what the model takes.
     """
     from transformers import AutoTokenizer  # seconds of import that no other command should pay
@@ -50,14 +50,14 @@ def load(path: str | os.PathLike[str]) -> Folder:
     folder = Path(path).resolve()
     shown = printable(str(path))
     if not folder.is_dir():
-        raise InputError(f"{shown}: there is no such model folder. Give the folder that `scoutv export` wrote.")
+        raise FormatError(f"{shown}: there is no such model folder. Give the folder that `scoutv export` wrote.")
     config = read_scout(folder)
     settings = _json(folder / "config.json")
     generation = _json(folder / "generation_config.json", required=False)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except Exception as error:  # whatever a damaged tokenizer file makes transformers raise
-        raise InputError(f"{shown}: the tokenizer cannot be read ({printable(str(error), 300)}).") from error
+        raise FormatError(f"{shown}: the tokenizer cannot be read ({printable(str(error), 300)}).") from error
     _check_fingerprint(shown, tokenizer, config)
     text_settings = settings.get("text_config", settings)
     loaded = Folder(
@@ -80,7 +80,7 @@ def load(path: str | os.PathLike[str]) -> Folder:
 
 def _check_fingerprint(shown: str, tokenizer: Any, config: ScoutConfig) -> None:
     found = render.fingerprint(tokenizer, prompt.PROMPT_VERSION, config.style, config.window_steps, config.task_tokens)
-    if found == config.fingerprint:
+    if found == config.fingerprint and config.prompt_version == prompt.PROMPT_VERSION:
         return
     cause = "its chat template, label tokens or budget were changed after training"
     if config.prompt_version != prompt.PROMPT_VERSION:
@@ -97,9 +97,9 @@ def _json(path: Path, *, required: bool = True) -> dict[str, Any]:
     except FileNotFoundError:
         if not required:
             return {}
-        raise InputError(f"{printable(str(path))}: missing. Give the folder that `scoutv export` wrote.") from None
+        raise FormatError(f"{printable(str(path))}: missing. Give the folder that `scoutv export` wrote.") from None
     except (ValueError, OSError) as error:
-        raise InputError(f"{printable(str(path))}: cannot be read ({error}). Export the model again.") from error
+        raise FormatError(f"{printable(str(path))}: cannot be read ({error}). Export the model again.") from error
     if not isinstance(value, dict):
-        raise InputError(f"{printable(str(path))}: not a JSON object. Export the model again.")
+        raise FormatError(f"{printable(str(path))}: not a JSON object. Export the model again.")
     return value

@@ -21,7 +21,7 @@ class VllmHttpEngine:
     """Sends every request on its own connection of a pool; the server batches what is under way."""
 
     def __init__(self, folder: Folder, base_url: str, *, model: str, key: str = "", connections: int = 64) -> None:
-        """base_url: without path, such as `http://127.0.0.1:8001`. model, key: served name and API key of the server."""
+        """base_url: without path, such as `http://127.0.0.1:8001`. model, key: served name and API key."""
         self._folder = folder
         self._labels = label_tuple(folder.labels)
         self._model = model
