@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,8 @@ from scout.errors import OK, UNSCORED, ScoutError, ServerError, exit_code
 SCORED_RUNS = 4
 READY_SECONDS = 300.0
 """vLLM on two cores is ready after about 25 s in eager mode; a busy machine takes minutes."""
+
+STOP_SECONDS = 60.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,6 +69,8 @@ def serve_and_ask(model: Path, data: Path, out: Path) -> int:
         return max(codes)
     finally:
         server.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            server.wait(STOP_SECONDS)  # a second signal would cut off the end of vLLM's own processes
         end(server)
         print("endpoint stopped", file=sys.stderr, flush=True)
 
