@@ -65,16 +65,15 @@ trainer:
 """
 
 GRPO = """\
-scout: {style: brief, window_steps: 4, prompt_tokens: 400, completion_tokens: 200, preflight_prompts: 0, dev_prompts: 4}
+scout: {style: brief, window_steps: 4, prompt_tokens: 400, completion_tokens: 160, preflight_prompts: 0, dev_prompts: 4}
 trainer:
   max_steps: 2
-  per_device_train_batch_size: 4
-  steps_per_generation: 2
-  gradient_accumulation_steps: 2
+  per_device_train_batch_size: 8
   num_generations: 4
   learning_rate: 1.0e-4
   logging_steps: 1
   eval_steps: 1
+  save_steps: 1
   use_cpu: true
   bf16: false
   gradient_checkpointing: false

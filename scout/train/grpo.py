@@ -26,6 +26,7 @@ from scout.train.guards import Guards, Sample
 from scout.train.progress import say
 from scout.train.replies import Draw, Grader, drawer
 from scout.train.rows import Prepared
+from scout.train.shared_prompt import SharedPromptTrainer
 from scout.train.stage import Request, Stage
 
 Messages = list[dict[str, str]]
@@ -75,7 +76,7 @@ def _require_enough(stage: Stage) -> None:
 def _trainer(stage: Stage, samples: list[Sample]) -> GRPOTrainer:
     rowing.require_same_prompts(stage.train, _renderer(stage))
     plain = not stage.config.use_vllm and sampler.supports(stage.model)
-    return GRPOTrainer(
+    return SharedPromptTrainer(
         stage.model,
         reward_funcs=[reward_function(stage, samples)],
         args=stage.config,

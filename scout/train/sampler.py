@@ -81,20 +81,20 @@ def _attend(
     prompts, kv_heads, prompt_tokens, width = prompt_keys.shape
     rows, heads = query.shape[:2]
     replies, repeat = rows // prompts, heads // kv_heads
-    own_query = (query * scaling).view(rows, kv_heads, repeat, width)
-    together = own_query.view(prompts, replies, kv_heads, repeat, width).transpose(1, 2)
+    own_query = (query * scaling).reshape(rows, kv_heads, repeat, width)
+    together = own_query.reshape(prompts, replies, kv_heads, repeat, width).transpose(1, 2)
     together = together.reshape(prompts, kv_heads, replies * repeat, width)
     over_prompt = together @ prompt_keys.transpose(2, 3) + shared.blocked
     over_own = own_query @ keys.transpose(2, 3)
     tokens = over_own.shape[-1]
-    over_own = over_own.view(prompts, replies, kv_heads, repeat, tokens).transpose(1, 2)
+    over_own = over_own.reshape(prompts, replies, kv_heads, repeat, tokens).transpose(1, 2)
     over_own = over_own.reshape(prompts, kv_heads, replies * repeat, tokens)
     weights = torch.cat([over_prompt, over_own], dim=-1).softmax(dim=-1)
     out = weights[..., :prompt_tokens] @ prompt_values
-    out = out.view(prompts, kv_heads, replies, repeat, width).transpose(1, 2).reshape(rows, kv_heads, repeat, width)
-    own_weights = weights[..., prompt_tokens:].view(prompts, kv_heads, replies, repeat, tokens).transpose(1, 2)
+    out = out.reshape(prompts, kv_heads, replies, repeat, width).transpose(1, 2).reshape(rows, kv_heads, repeat, width)
+    own_weights = weights[..., prompt_tokens:].reshape(prompts, kv_heads, replies, repeat, tokens).transpose(1, 2)
     out = out + own_weights.reshape(rows, kv_heads, repeat, tokens) @ values
-    return out.view(rows, 1, heads, width), None
+    return out.reshape(rows, 1, heads, width), None
 
 
 ALL_ATTENTION_FUNCTIONS.register(_ATTENTION, _attend)
