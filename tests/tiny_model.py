@@ -178,7 +178,14 @@ def random_folder() -> Path:
 @functools.cache
 def taught_folder() -> Path:
     """A model folder that solves the toy; made once a session, in about half a minute."""
+    import torch
+
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)
-    teach(model, tokenizer)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # matrices this small only wait for each other on two
+    try:
+        teach(model, tokenizer)
+    finally:
+        torch.set_num_threads(threads)
     return save(model, tokenizer, _scratch("taught"))
