@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from train_rows import GRPO, SFT, row, write_rows
 pytest.importorskip("trl")
 pytest.importorskip("peft")
 
-from scout import cli  # noqa: E402
-from scout.config import read_scout  # noqa: E402
+from scout import cli
+from scout.config import read_scout
 
 pytestmark = pytest.mark.train
 
@@ -44,6 +45,17 @@ class Place:
         self.sft.write_text(SFT)
         self.grpo.write_text(GRPO)
         self.run = root / "sft"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other make these small matrices ten times slower when another process is busy."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +173,8 @@ def test_export_refuses_adapters_with_extra_saved_modules(
     """P36."""
     import shutil
 
-    from scout.train.export import _require_safetensors
     from scout.errors import FormatError
+    from scout.train.export import _require_safetensors
 
     source = tmp_path / "adapter"
     shutil.copytree(place.run / "final", source)
@@ -211,7 +223,9 @@ def test_grpo_that_cannot_learn_is_stopped_with_two_replies(place: Place, capsys
     said = capsys.readouterr().err
     assert "rewards differ in 0% of 4 groups" in said and said.count("  row train-") == 2
     guarded = ("scout.patience=2", "scout.dev_prompts=0", "trainer.max_steps=9")
-    assert train(*words, "--run", place.root / "clip", *guarded, "scout.completion_tokens=110", "scout.max_clipped=0") == 5
+    assert (
+        train(*words, "--run", place.root / "clip", *guarded, "scout.completion_tokens=110", "scout.max_clipped=0") == 5
+    )
     assert "Stopped at step 2" in capsys.readouterr().err
     assert not (place.root / "clip" / "final").exists()
 
@@ -233,9 +247,12 @@ def test_every_recipe_resolves_in_a_dry_run(recipe: str, tmp_path: Path, capsys:
 
 def test_ctrl_c_leaves_a_folder_that_resumes(place: Place) -> None:
     run = place.root / "interrupted"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "scout", "train", "sft", place.sft, "--run", run, "--data", place.data, "--resume",
                "trainer.max_steps=100000"]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
         metrics = run / "metrics.jsonl"
         deadline = time.monotonic() + 120
         while not (metrics.is_file() and metrics.stat().st_size) and process.poll() is None:

@@ -52,7 +52,8 @@ def write_rows(folder: Path, train: int = 48, dev: int = 8) -> Path:
 
 
 SFT = """\
-model: {fresh: {vocabulary: 400, hidden_size: 64, layers: 2, heads: 2, kv_heads: 2, intermediate_size: 128, positions: 1024}}
+model:
+  fresh: {vocabulary: 400, hidden_size: 64, layers: 2, heads: 2, kv_heads: 2, intermediate_size: 128, positions: 1024}
 scout: {style: brief, window_steps: 4, prompt_tokens: 400, completion_tokens: 400}
 trainer:
   max_steps: 2

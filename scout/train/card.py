@@ -45,10 +45,11 @@ unlike those it was trained on, nothing is claimed.
 ## Use
 ```
 scoutv serve {name} --host 127.0.0.1 --port 8000
-curl -s http://127.0.0.1:8000/v1/score -H 'content-type: application/json' -d '{{"trajectories": [{trajectory.dumps(run)}]}}'
+curl -s http://127.0.0.1:8000/v1/score -H 'content-type: application/json' \\
+  -d '{{"trajectories": [{trajectory.dumps(run)}]}}'
 ```
-The answer is `{{"verdicts": [...]}}`, one for each run in the same order: `status` scored or unscored with a reason, per
-step `label` and `p_incorrect`, `first_mistake`, `p_yes`, and in `cut` what was not seen.
+The answer is `{{"verdicts": [...]}}`, one for each run in the same order: `status` scored or unscored with a reason,
+per step `label` and `p_incorrect`, `first_mistake`, `p_yes`, and in `cut` what was not seen.
 
 Other prompts than Scout's give other numbers: load the folder with `scoutv score` or `scoutv serve`, which check the
 fingerprint in `scout.json`.

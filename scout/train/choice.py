@@ -50,8 +50,7 @@ class DevChoice(TrainerCallback):
     def _measure(self, state: TrainerState) -> None:
         replies = self.draw([item.ids[: item.prompt_length] for item in self.dev], 1, 0.0)
         graded = [
-            self.grader.grade(ids, item.row.labels, name="product")
-            for ids, item in zip(replies, self.dev, strict=True)
+            self.grader.grade(ids, item.row.labels, name="product") for ids, item in zip(replies, self.dev, strict=True)
         ]
         count = len(graded)
         record = {

@@ -78,7 +78,9 @@ def _tokenizer(request: Request, train: Sequence[Row]) -> tuple[Any, str]:
         scout = models.scout_config(recipe, tokenizer, str(folder), request.recipe_name)
         models.require_same_fingerprint(folder, scout)
         return tokenizer, str(folder)
-    texts = (text for row in islice(train, _STAND_IN_ROWS) for text in (*(t.content for t in row.prompt), row.completion))
+    texts = (
+        text for row in islice(train, _STAND_IN_ROWS) for text in (*(t.content for t in row.prompt), row.completion)
+    )
     if recipe.model.fresh:
         return train_tokenizer(texts, recipe.model.fresh.vocabulary), "fresh"
     if not recipe.model.template:
@@ -109,7 +111,9 @@ def _spread(lengths: Sequence[int]) -> dict[str, int]:
 def _print(told: dict[str, Any], note: str | None) -> None:
     table = Table(title=f"dry run: {told['stage']}, {told['recipe']}", show_header=False)
     for key, value in told.items():
-        text = ", ".join(f"{name} {figure}" for name, figure in value.items()) if isinstance(value, dict) else str(value)
+        text = (
+            ", ".join(f"{name} {figure}" for name, figure in value.items()) if isinstance(value, dict) else str(value)
+        )
         table.add_row(key, text)
     console = Console(file=sys.stderr, width=110)
     console.print(table)

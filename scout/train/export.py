@@ -105,8 +105,8 @@ def _require_safetensors(checkpoint: Path) -> None:
         saved += [key for key in file.keys() if "lora_" not in key]  # noqa: SIM118 - it is no dict
     if saved:
         raise FormatError(
-            f"{printable(str(checkpoint))}: the adapter also saves {', '.join(sorted(set(saved)))[:300]}. Merging would "
-            "drop or double such modules and vLLM refuses them. Train without extra saved modules."
+            f"{printable(str(checkpoint))}: the adapter also saves {', '.join(sorted(set(saved)))[:300]}. Merging "
+            "would drop or double such modules and vLLM refuses them. Train without extra saved modules."
         )
 
 
@@ -119,13 +119,13 @@ def _require_fingerprint(tokenizer: Any, config: ScoutConfig, checkpoint: Path) 
     found = fingerprint(tokenizer, config.prompt_version, config.style, config.window_steps, config.task_tokens)
     if found != config.fingerprint:
         raise FingerprintError(
-            f"{printable(str(checkpoint))}: scout.json says fingerprint {config.fingerprint}, its tokenizer and template "
-            f"give {found}. One of them was changed after training; take both from the same run."
+            f"{printable(str(checkpoint))}: scout.json says fingerprint {config.fingerprint}, its tokenizer and "
+            f"template give {found}. One of them was changed after training; take both from the same run."
         )
 
 
 def _check(partial: Path, before: list[parity.Reading], config: ScoutConfig) -> float:
-    """The largest difference between the folder, loaded again from disk, and the source. Raises ServerError beyond it."""
+    """Largest difference between the folder, loaded again from disk, and its source. Raises ServerError beyond it."""
     for pattern in _PICKLES:
         for path in partial.glob(pattern):
             path.unlink()
@@ -137,8 +137,8 @@ def _check(partial: Path, before: list[parity.Reading], config: ScoutConfig) -> 
     if problems:
         shown = "\n".join(f"  {problem}" for problem in problems[:10])
         raise ServerError(
-            f"The export judges otherwise than its source at {len(problems)} of {len(before)} places (largest difference "
-            f"{worst:.4f}, allowed {parity.TOLERANCE}):\n{shown}\nNothing was written. Export in the dtype of training; "
-            "an adapter must be merged into the base it was trained on."
+            f"The export judges otherwise than its source at {len(problems)} of {len(before)} places (largest "
+            f"difference {worst:.4f}, allowed {parity.TOLERANCE}):\n{shown}\nNothing was written. Export in the dtype "
+            "of training; an adapter must be merged into the base it was trained on."
         )
     return worst

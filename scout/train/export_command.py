@@ -12,7 +12,9 @@ from scout.errors import OK
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `export`."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="final/ folder of a run, or one of its checkpoints")
-    parser.add_argument("--out", required=True, metavar="DIR", help="model folder to write; an earlier export is replaced")
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="model folder to write; an earlier export is replaced"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,9 +1,9 @@
 """The folder of one training stage: what it was started with, where it stands, and its result.
 
-    recipe.yaml      the recipe with every value resolved        metrics.jsonl    one object a logged step
-    run.json         versions, data hashes, git state            samples.jsonl    sampled replies (GRPO)
-    checkpoints/     TRL's checkpoints, for --resume             dev.jsonl        product reward on dev (GRPO)
-    final/           the trained model; it appears whole or not at all
+recipe.yaml      the recipe with every value resolved        metrics.jsonl    one object a logged step
+run.json         versions, data hashes, git state            samples.jsonl    sampled replies (GRPO)
+checkpoints/     TRL's checkpoints, for --resume             dev.jsonl        product reward on dev (GRPO)
+final/           the trained model; it appears whole or not at all
 """
 
 from __future__ import annotations

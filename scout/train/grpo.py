@@ -7,8 +7,8 @@ through TRL's `rollout_func`.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,11 +25,9 @@ from scout.train.folder import append
 from scout.train.guards import Guards, Sample
 from scout.train.progress import say
 from scout.train.replies import Draw, Grader, drawer
-from scout.train.rows import Prepared
+from scout.train.rollout import Messages, prompt_ids, reward_function, rollout_function
 from scout.train.shared_prompt import SharedPromptTrainer
 from scout.train.stage import Request, Stage
-
-Messages = list[dict[str, str]]
 
 
 def run(request: Request) -> dict[str, Any] | None:
@@ -103,100 +101,8 @@ def _renderer(stage: Stage) -> Callable[[Messages], list[int]]:
     return render
 
 
-def reward_function(stage: Stage, samples: list[Sample]) -> Callable[..., list[float]]:
-    """TRL's reward function; it also leaves a few of the batch's replies in `samples`."""
-    grader: Grader | None = None
-
-    def scout(
-        completion_ids: Sequence[Sequence[int]],
-        row_id: Sequence[str],
-        indices: Sequence[Sequence[int]],
-        gold: Sequence[Sequence[str]],
-        log_metric: Callable[[str, float], None],
-        **_: Any,
-    ) -> list[float]:
-        nonlocal grader
-        grader = grader or Grader(stage.recipe, stage.tokenizer, _ends(stage))
-        graded = [
-            grader.grade(ids, dict(zip(steps, labels, strict=True)))
-            for ids, steps, labels in zip(completion_ids, indices, gold, strict=True)
-        ]
-        log_metric("readable", sum(item.reply.readable for item in graded) / len(graded))
-        samples[:] = [
-            Sample(row, item.reward, item.ended, item.reply.problem, item.text)
-            for row, item in list(zip(row_id, graded, strict=True))[:: max(1, len(graded) // guards.SHOWN_REPLIES)]
-        ]
-        return [item.reward for item in graded]
-
-    return scout
-
-
-def _ends(stage: Stage) -> list[int]:
-    """The end tokens that TRL goes by: the tokenizer's and all that the model declares."""
-    declared = stage.model.generation_config.eos_token_id
-    ends = [declared] if isinstance(declared, int) else list(declared or [])
-    return [*ends, stage.tokenizer.eos_token_id]
-
-
-def rollout_function(stage: Stage) -> Callable[[list[Messages], GRPOTrainer], dict[str, Any]]:
-    """TRL's rollout function over `sampler`: each prompt is read once for all of its replies."""
-    prompts = {_key(item.row.messages): item for item in stage.train}
-
-    def rollout(repeated: list[Messages], trainer: GRPOTrainer) -> dict[str, Any]:
-        draw = drawer(trainer, stage.recipe.scout.completion_tokens)
-        groups = [(prompts[key], len(list(group))) for key, group in groupby(repeated, key=_key)]
-        sizes = {size for _, size in groups}
-        if len(sizes) > 1:  # several processes cut a batch anywhere
-            groups, sizes = [(item, 1) for item, size in groups for _ in range(size)], {1}
-        items, replies = [item for item, _ in groups], sizes.pop()
-        ids = draw(_prompt_ids(items), replies, stage.recipe.scout.temperature)
-        if stage.recipe.scout.dynamic_sampling and replies > 1:
-            items, ids = _replace_flat(stage, trainer, draw, items, ids, replies)
-        rows = [item for item in items for _ in range(replies)]
-        return {
-            "prompt_ids": _prompt_ids(rows),
-            "completion_ids": ids,
-            "logprobs": None,
-            "row_id": [item.row.id for item in rows],
-            "indices": [list(item.row.indices) for item in rows],
-            "gold": [list(item.row.gold) for item in rows],
-        }
-
-    return rollout
-
-
-def _key(messages: Messages) -> tuple[tuple[str, str], ...]:
-    return tuple((turn["role"], turn["content"]) for turn in messages)
-
-
-def _prompt_ids(items: Sequence[Prepared]) -> list[list[int]]:
-    return [list(item.ids[: item.prompt_length]) for item in items]
-
-
-def _replace_flat(
-    stage: Stage, trainer: GRPOTrainer, draw: Draw, items: list[Prepared], ids: list[list[int]], replies: int
-) -> tuple[list[Prepared], list[list[int]]]:
-    """Groups whose rewards are all equal, replaced by groups of other prompts that have spread: one more try for each."""
-    grader = Grader(stage.recipe, stage.tokenizer, trainer.eos_token_ids)
-
-    def spread(item: Prepared, group: list[list[int]]) -> bool:
-        return guards.spread_share([grader.grade(reply, item.row.labels).reward for reply in group], replies) > 0
-
-    grouped = [ids[start : start + replies] for start in range(0, len(ids), replies)]
-    flat = [place for place, item in enumerate(items) if not spread(item, grouped[place])]
-    if not flat:
-        return items, ids
-    others = [stage.train[place] for place in torch.randint(len(stage.train), (len(flat),)).tolist()]
-    drawn = draw(_prompt_ids(others), replies, stage.recipe.scout.temperature)
-    for order, (place, item) in enumerate(zip(flat, others, strict=True)):
-        group = drawn[order * replies : (order + 1) * replies]
-        if spread(item, group):
-            items[place], grouped[place] = item, group
-    return items, [reply for group in grouped for reply in group]
-
-
 def preflight(stage: Stage, draw: Draw, grader: Grader) -> None:
-    """Raises NothingToLearnError when too few groups of sampled replies differ in their reward; costs no training step."""
+    """Raises NothingToLearnError when too few groups of sampled replies differ in their reward."""
     section = stage.recipe.scout
     replies = stage.config.num_generations
     items = stage.train[:: max(1, len(stage.train) // max(1, section.preflight_prompts))][: section.preflight_prompts]
@@ -204,7 +110,7 @@ def preflight(stage: Stage, draw: Draw, grader: Grader) -> None:
         return
     say(f"grpo: sampling {replies} replies to {len(items)} prompts to see whether their rewards differ")
     with torch.random.fork_rng():
-        ids = draw(_prompt_ids(items), replies, section.temperature)
+        ids = draw(prompt_ids(items), replies, section.temperature)
     graded = [grader.grade(reply, items[place // replies].row.labels) for place, reply in enumerate(ids)]
     share = guards.spread_share([item.reward for item in graded], replies)
     ended = sum(item.ended for item in graded) / len(graded)
@@ -243,7 +149,11 @@ def _finish(trainer: GRPOTrainer, stage: Stage, choice: DevChoice | None) -> Non
         model = trainer.accelerator.unwrap_model(trainer.model)
         stage.folder.finish(lambda folder: models.save(folder, model, stage.tokenizer, stage.scout))
         return
-    stage.folder.finish(lambda folder: shutil.copytree(stage.folder.best, folder, dirs_exist_ok=True))
+
+    def copy(folder: Path) -> None:
+        shutil.copytree(stage.folder.best, folder, dirs_exist_ok=True)
+
+    stage.folder.finish(copy)
 
 
 class SampleLog(TrainerCallback):

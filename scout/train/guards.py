@@ -67,7 +67,7 @@ class Guards(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Raises NothingToLearnError after `patience` logged steps without spread, or with too many unfinished replies."""
+        """Raises NothingToLearnError after `patience` logged steps without spread or with too many cut replies."""
         figures = logs or {}
         if "frac_reward_zero_std" not in figures:
             return
@@ -78,8 +78,8 @@ class Guards(TrainerCallback):
         if self.clipped >= section.patience:
             raise stop(
                 f"Stopped at step {state.global_step}: {clipped:.0%} of replies ran into scout.completion_tokens "
-                f"({section.completion_tokens}) without ending, more than scout.max_clipped ({section.max_clipped:.0%}) "
-                f"for {self.clipped} logged steps; they earn 0.",
+                f"({section.completion_tokens}) without ending, more than scout.max_clipped "
+                f"({section.max_clipped:.0%}) for {self.clipped} logged steps; they earn 0.",
                 "Raise scout.completion_tokens, or train SFT longer so that replies end.",
                 self.samples,
             )

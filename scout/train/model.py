@@ -1,4 +1,4 @@
-"""The model a stage starts from: its tokenizer, its weights, its adapter, and whether its scout.json fits the recipe."""
+"""The model a stage starts from: tokenizer, weights, adapter, and whether its scout.json fits the recipe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def start_folder(recipe: Recipe, model: str | None, run: Path, texts: Iterable[s
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer of a model folder; a pad token is chosen when it has none. Raises FormatError without a template."""
+    """The tokenizer of a model folder, with a pad token. Raises FormatError when it has no template or end token."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
@@ -102,7 +102,9 @@ def load_model(folder: Path, recipe: Recipe) -> PreTrainedModel | PeftModel:
     adapter = json.loads((folder / ADAPTER_FILE).read_text())
     base = Path(adapter.get("base_model_name_or_path") or "")
     if not base.is_dir():
-        raise ConfigError(f"{printable(str(folder))}: its adapter needs the base model {printable(str(base))}: no folder.")
+        raise ConfigError(
+            f"{printable(str(folder))}: its adapter needs the base model {printable(str(base))}: no folder."
+        )
     rank = recipe.model.lora_rank
     if rank and rank != adapter.get("r"):
         raise ConfigError(

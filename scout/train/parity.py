@@ -50,7 +50,12 @@ def readings(model: Any, tokenizer: Any, style: str) -> list[Reading]:
 def _example(number: int, style: str) -> tuple[list[dict[str, str]], str, list[int]]:
     """A made-up run of three steps with some verdict on it."""
     steps = [
-        Step(index, f"I try door {number + index}.", f"open {number * 7 + index}", "It is locked." if index % 2 else "It opens.")
+        Step(
+            index,
+            f"I try door {number + index}.",
+            f"open {number * 7 + index}",
+            "It is locked." if index % 2 else "It opens.",
+        )
         for index in range(1, _STEPS + 1)
     ]
     labels: dict[int, prompt.Label] = {

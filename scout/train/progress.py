@@ -33,9 +33,7 @@ class Progress(TrainerCallback):
         self.first = 0
         self.shown: dict[str, float] = {}
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Forgets what an interrupted run logged after its last checkpoint."""
         self.begun, self.first = time.monotonic(), state.global_step
         for log in (self.folder.metrics, self.folder.samples):

@@ -76,7 +76,7 @@ def _attend(
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Attention of one new token per reply over its prompt (shared) and its own earlier tokens."""
-    layer: int = module.layer_idx  # type: ignore[assignment]
+    layer: int = module.layer_idx
     prompt_keys, prompt_values = shared.prompt_keys[layer], shared.prompt_values[layer]
     prompts, kv_heads, prompt_tokens, width = prompt_keys.shape
     rows, heads = query.shape[:2]

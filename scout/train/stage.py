@@ -8,10 +8,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers import PrinterCallback, ProgressCallback, Trainer
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.utils.logging import disable_progress_bar
 
-from scout.config import Recipe, ScoutConfig
+from scout.config import Recipe, ScoutConfig, write_scout
 from scout.errors import ConfigError
 from scout.train import model as models
 from scout.train import rows as rowing
@@ -93,12 +101,26 @@ def prepare(request: Request, kind: type[Any]) -> Stage | None:
     )  # fmt: skip
 
 
+class Exportable(TrainerCallback):
+    """Writes scout.json into each checkpoint, so that `scoutv export` takes it as well as final/."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """The checkpoint of this step is whole by now."""
+        folder = self.stage.folder.checkpoints / f"checkpoint-{state.global_step}"
+        if state.is_world_process_zero and folder.is_dir():
+            write_scout(folder, self.stage.scout)
+
+
 @contextmanager
 def speaking(trainer: Trainer, stage: Stage) -> Iterator[None]:
     """While this holds, the trainer reports the way Scout does, and Ctrl-C leaves a folder that can be resumed."""
     trainer.remove_callback(PrinterCallback)
     trainer.remove_callback(ProgressCallback)
     stop = Stop()
+    trainer.add_callback(Exportable(stage))
     trainer.add_callback(Progress(stage.folder, stage.request.stage))
     trainer.add_callback(stop)
     if stage.checkpoint:

@@ -73,7 +73,9 @@ def check_keys(recipe: Recipe, kind: type[Any], where: str) -> None:
 
 def _nearest(key: str, known: list[str], name: str) -> str:
     phrase = records.one_of(key, known)
-    return f"{phrase.partition('? ')[0]}? A key of TRL's {name}" if "did you mean" in phrase else f"a key of TRL's {name}"
+    return (
+        f"{phrase.partition('? ')[0]}? A key of TRL's {name}" if "did you mean" in phrase else f"a key of TRL's {name}"
+    )
 
 
 def make_config(recipe: Recipe, kind: type[Any], run: Path, where: str, *, dry: bool = False) -> Any:
