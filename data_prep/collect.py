@@ -54,7 +54,7 @@ def bucket(effects: dict[str, int]) -> int:
 
 
 def world_seeds(split: str, seed: int, count: int) -> Iterator[int]:
-    """The first `count` world seeds at or after a start that depends on `seed` whose effect map belongs to the split."""
+    """The first `count` world seeds from a start that depends on `seed` on whose effect map belongs to the split."""
     found, candidate = 0, seed * 10_000_000
     while found < count:
         if bucket(draw(random.Random(candidate))) in BUCKETS[split]:
@@ -152,11 +152,18 @@ def _tasks(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
+def _seed(text: str) -> int:
+    # `random` seeds with the absolute value, so the worlds of -1 would be those of 1 again.
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes train, dev and test trajectories."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="folder for {train,dev,test}.jsonl.zst")
-    parser.add_argument("--seed", type=int, default=0, help="worlds and scientists (default 0)")
+    parser.add_argument("--seed", type=_seed, default=0, help="worlds and scientists, 0 or more (default 0)")
     parser.add_argument("--tasks", type=_tasks, nargs="+", default=[], metavar="SPLIT=N", help="tasks a split")
     args = parser.parse_args(argv)
     try:
@@ -165,7 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs = write(args.out / f"{split}.jsonl.zst", collect(split, args.seed, tasks))
             print(json.dumps({"split": split, "tasks": tasks, "runs": runs}))
     except (OSError, KeyboardInterrupt) as error:
-        print(error or "interrupted", file=sys.stderr)
+        print(str(error) or "interrupted", file=sys.stderr)
         return exit_code(error)
     return 0
 

@@ -96,7 +96,6 @@ class Scientist:
         self.erred = False
         self.since_note = 0
         self.last_letter: str | None = None
-        self.looking_back: Visit | None = None
 
     def belief(self, letter: str) -> frozenset[int]:
         """What the scientist takes to be left for the letter."""
@@ -115,7 +114,7 @@ class Scientist:
         return self.steps
 
     def plan(self, claims: list[Claim] | None = None) -> Plan:
-        """The next step of a sound scientist under the current beliefs. claims: what to say instead of a free choice."""
+        """The next step under the current beliefs, as a sound scientist plans it. claims: what to say, else chosen."""
         repaired = False
         if claims is None:
             claims, repaired = self._claims()
@@ -251,13 +250,10 @@ class Scientist:
 
     def _thought(self, plan: Plan, test: Test | None) -> str:
         rng = self.rng
-        parts = []
+        parts: list[str] = []
         if self.habits.books:
-            parts.extend(
-                phrases.books(visit, self.observer.left(visit.letter))
-                for visit in self.steps[-1:] and [self.steps[-1].visit]
-                if visit
-            )
+            past = self.steps[-1].visit if self.steps else None
+            parts += [phrases.books(past, self.observer.left(past.letter))] if past else []
         elif plan.aim != "note":
             said = plan.claims[0]
             other = rng.choice(self.letters)

@@ -1,4 +1,4 @@
-"""The eight ways in which the scripted scientist errs, after the failure labels of UltraHorizon (its section on errors).
+"""The eight ways in which the scripted scientist errs, after the failure labels of UltraHorizon.
 
 Each is a function of the scientist and the sound plan that returns a faulty plan, or None where the moment does not
 allow this kind of error. Whether the step really is a mistake is decided by the observer.

@@ -8,7 +8,7 @@ effects but not that they differ between letters, so letters are independent. St
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -137,7 +137,7 @@ def _splits(effects: frozenset[int], test: Test) -> bool:
     return len({change(e, test.x, test.y, test.energy, test.step, test.visit) for e in effects}) > 1
 
 
-def _fewest(visits: Sequence[Visit], proves) -> int:  # type: ignore[no-untyped-def]
+def _fewest(visits: Sequence[Visit], proves: Callable[[Iterable[Visit]], bool]) -> int:
     """Size of the smallest group of visits that proves it; all of them when no smaller group does."""
     distinct = list({visit.fits(): visit for visit in visits}.values())
     for size in range(len(distinct)):

@@ -2,8 +2,8 @@
 
     python recipes/tiny/base/pretrain.py --out recipes/tiny/base --minutes 45
 
-It reads run texts alone (no label, no analysis, no outcome, no mistake) of worlds that belong to the train split and that
-`data_prep.collect` never uses. A bare PyTorch loop: at this size a trainer's overhead would double the time.
+It reads run texts alone (no label, no analysis, no outcome, no mistake) of worlds that belong to the train split and
+that `data_prep.collect` never uses. A bare PyTorch loop: at this size a trainer's overhead would double the time.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ PEAK_RATE = 3e-3
 WARMUP_STEPS = 60
 TASK = "Find what each letter A to E of a 10 x 10 grid does when stepped on."
 REPLY_WORDS = (
-    "This step is correct. This step is incorrect. left says same differs fits test tells nothing refused even odd open "
-    "no claim State: Verdicts: Judge steps to. Then state. Task: "
+    "This step is correct. This step is incorrect. left says same differs fits test tells nothing refused even odd "
+    "open no claim State: Verdicts: Judge steps to. Then state. Task: "
 )
 """Words of prompts and replies, so that the tokenizer knows them."""
 
 
 def run_texts(seeds: Iterator[int]) -> Iterator[str]:
-    """The text of each run as the first message of a prompt shows it: a sound scientist who keeps books plays briefly."""
+    """Each run as the last message of a prompt shows it: a sound scientist who keeps books plays briefly."""
     brief = prompt.style("brief")
     for seed in seeds:
         rng = random.Random(seed)
@@ -60,7 +60,7 @@ def run_texts(seeds: Iterator[int]) -> Iterator[str]:
 def batches(texts: Iterator[str], encode: Callable[[str], list[int]], end: int) -> Iterator[torch.Tensor]:
     """Token ids of ROWS runs, cut and padded with -1 to LENGTH: one shape, so that the model compiles once."""
     while True:
-        rows = [(encode(next(texts)) + [end])[:LENGTH] for _ in range(ROWS)]
+        rows = [[*encode(next(texts)), end][:LENGTH] for _ in range(ROWS)]
         yield torch.tensor([ids + [-1] * (LENGTH - len(ids)) for ids in rows])
 
 
