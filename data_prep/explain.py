@@ -17,7 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +66,12 @@ def known_part(run: Trajectory) -> tuple[Trajectory, str | None]:
 def rows_of(run: Trajectory, split: str, recipe: Recipe, tokenizer: Any, writer: Writer) -> list[dict[str, Any]]:
     """The rows of a run, one a window. Raises Unfaithful when no try was faithful to its labels and its evidence."""
     run, left_out = known_part(run)
-    if run.labels is None or not run.labels.step_labels:
-        raise Unfaithful("the run has no step labels")
+    if run.labels is None or run.labels.known not in ("all_steps", "first_mistake") or not run.steps:
+        raise Unfaithful("the run has no labels that tell of each step whether it is correct")
     settings = recipe.scout
     style = prompt.style(settings.style)
     limits = budget.Budget(settings.prompt_tokens, settings.window_steps, settings.task_tokens)
-    windows = budget.fit(run, limits, counter(tokenizer), style, measure=measure(tokenizer))
+    windows = budget.fit(run, limits, _counter(tokenizer), style, measure=measure(tokenizer))
     problem = ""
     for attempt in range(TRIES):
         analysis = writer(run, random.Random(f"{run.id}/{attempt}"))
@@ -120,14 +120,25 @@ def _problem(run: Trajectory, analysis: Analysis, rows: Sequence[Mapping[str, An
         gold = {i: label for i, label in zip(row["indices"], row["gold"], strict=True) if label != "unlabelled"}
         if not reply.readable or reply.contradictions or reply.block != gold or reply.paragraph_labels != gold:
             return f"verdicts differ from the labels: {reply.problem or reply.contradictions or reply.block}"
-    return "; ".join(check.problems(run, analysis.paragraphs)[:3])
+    assert run.labels is not None
+    labels = dict(enumerate(run.labels.step_labels, 1))
+    wrong = check.contradictions(analysis.paragraphs, labels) or check.problems(run, analysis.paragraphs)
+    return "; ".join(wrong[:3])
 
 
 @cache
 def _tokenizer(model: str) -> Any:
+    if not (Path(model) / "tokenizer.json").is_file():
+        raise InputError(f"--model {model}: no tokenizer.json there. Give the folder of a model or of a tokenizer.")
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(model, local_files_only=True)
+
+
+@cache
+def _counter(tokenizer: Any) -> Callable[[str], int]:
+    """Remembers its counts: the candidates of a task share its text, which is counted again for every cut of it."""
+    return lru_cache(maxsize=4096)(counter(tokenizer))
 
 
 _Job = tuple[Trajectory, str, Recipe, str, str]
@@ -145,6 +156,8 @@ def explain(
     runs: Iterator[Trajectory], split: str, recipe: Recipe, model: str, writer: str, counts: Counter[str]
 ) -> Iterator[dict[str, Any]]:
     """Rows of all runs on both cores, in order. counts: filled with runs, rows, rewritten, dropped and the reasons."""
+    # Before the workers are forked: each of them would spend seconds on importing transformers.
+    _tokenizer(model)
     with ProcessPoolExecutor(2) as pool:
         jobs = ((run, split, recipe, model, writer) for run in runs)
         for number, (_, rows, problem) in enumerate(pool.map(_work, jobs, chunksize=16), 1):
@@ -171,13 +184,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         recipe = load_recipe(args.recipe, [])
         args.out.mkdir(parents=True, exist_ok=True)
-        for split in SPLITS:
+        sources = {split: args.data / f"{split}.jsonl.zst" for split in SPLITS}
+        missing = [str(path) for path in sources.values() if not path.is_file()]
+        if missing:
+            raise InputError(f"not there: {', '.join(missing)}. data_prep.collect writes them into its --out folder.")
+        for split, source in sources.items():
             counts: Counter[str] = Counter()
-            rows = explain(read(args.data / f"{split}.jsonl.zst"), split, recipe, args.model, args.writer, counts)
+            rows = explain(read(source), split, recipe, args.model, args.writer, counts)
             write_lines(args.out / f"{split}.jsonl", (msgspec.json.encode(row) for row in rows))
             print(json.dumps({"split": split, **counts}))
+            if not counts["rows"]:
+                (args.out / f"{split}.jsonl").unlink()
+                raise InputError(f"{source}: none of its {counts['runs']} runs gave a row; the line above says why.")
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(error or "interrupted", file=sys.stderr)
+        print(str(error) or "interrupted", file=sys.stderr)
         return exit_code(error)
     return 0
 
