@@ -8,7 +8,7 @@ effects but not that they differ between letters, so letters are independent. St
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -144,8 +144,3 @@ def _fewest(visits: Sequence[Visit], proves: Callable[[Iterable[Visit]], bool]) 
         if any(proves(some) for some in combinations(distinct, size)):
             return size
     return len(distinct)
-
-
-def settled(left: Mapping[str, frozenset[int]]) -> dict[str, int | None]:
-    """The commit that the evidence entails: a letter's effect when one is left, else None."""
-    return {letter: next(iter(effects)) if len(effects) == 1 else None for letter, effects in left.items()}
