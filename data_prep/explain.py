@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,8 @@ from scout.verdict import parse_reply
 
 TRIES = 3
 """Analyses written for a run before it is dropped."""
+STATE_MARGIN = 8
+"""Tokens that a state may add to a prompt beyond its own, where it joins the text around it."""
 SPLITS = ("train", "dev")
 
 Writer = Callable[[Trajectory, random.Random], Analysis]
@@ -69,13 +71,13 @@ def rows_of(run: Trajectory, split: str, recipe: Recipe, tokenizer: Any, writer:
     if run.labels is None or run.labels.known not in ("all_steps", "first_mistake") or not run.steps:
         raise Unfaithful("the run has no labels that tell of each step whether it is correct")
     settings = recipe.scout
-    style = prompt.style(settings.style)
     limits = budget.Budget(settings.prompt_tokens, settings.window_steps, settings.task_tokens)
-    windows = budget.fit(run, limits, _counter(tokenizer), style, measure=measure(tokenizer))
+    frame = _Frame(split, prompt.style(settings.style), limits, _counter(tokenizer), measure(tokenizer))
+    windows = budget.fit(run, limits, frame.count, frame.style, measure=frame.measure)
     problem = ""
     for attempt in range(TRIES):
         analysis = writer(run, random.Random(f"{run.id}/{attempt}"))
-        rows = [_row(run, number, window, analysis, split, style) for number, window in enumerate(windows, 1)]
+        rows = [_row(run, number, window, analysis, frame) for number, window in enumerate(windows, 1)]
         problem = _problem(run, analysis, rows)
         if not problem:
             for row in rows:
@@ -89,27 +91,46 @@ class Unfaithful(Exception):
     """No analysis of the run agrees with its labels and its evidence; the text says why the last one did not."""
 
 
-def _row(
-    run: Trajectory, number: int, window: budget.Window, analysis: Analysis, split: str, style: prompt.Style
-) -> dict[str, Any]:
+class _Frame(NamedTuple):
+    """What all rows of a split share."""
+
+    split: str
+    style: prompt.Style
+    limits: budget.Budget
+    count: Callable[[str], int]
+    measure: budget.Measure
+
+
+def _carried(window: budget.Window, state: str, frame: _Frame) -> tuple[str, tuple[str, ...]]:
+    """The state as the scorer would show it, and the ledger of what of it did not fit."""
+    # `fit` kept this room, so a state well within it is not measured again; close cases are, as rendered.
+    if frame.count(state) + STATE_MARGIN <= frame.limits.state_tokens:
+        return state, ()
+    shown, cut = budget.carried(window, state, frame.limits, frame.count, frame.style, measure=frame.measure)
+    return shown, cut.parts
+
+
+def _row(run: Trajectory, number: int, window: budget.Window, analysis: Analysis, frame: _Frame) -> dict[str, Any]:
     assert run.labels is not None
     indices = [step.index for step in window.steps]
     gold = [run.labels.step_labels[index - 1] for index in indices]
-    before = None if window.first else analysis.states[indices[0] - 1]
+    before, cut = None, tuple[str, ...]()
+    if not window.first:
+        before, cut = _carried(window, analysis.states[indices[0] - 1], frame)
     after = None if window.last else analysis.states[indices[-1]]
     paragraphs = {index: analysis.paragraphs[index] for index in indices}
     return {
         "id": f"{run.id}#{number}",
         "trajectory_id": run.id,
         "task_id": run.task.id,
-        "split": split,
-        "prompt": prompt.messages(window.task, window.steps, style, state=before, last=window.last),
+        "split": frame.split,
+        "prompt": prompt.messages(window.task, window.steps, frame.style, state=before, last=window.last),
         "completion": prompt.reply_text(paragraphs, dict(zip(indices, gold, strict=True)), state=after),
         "indices": indices,
         "gold": gold,
-        "prompt_style": style.name,
+        "prompt_style": frame.style.name,
         "prompt_version": prompt.PROMPT_VERSION,
-        "cut": list(window.cut.parts),
+        "cut": [*window.cut.parts, *cut],
     }
 
 
