@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 import tiny_model
 import uvicorn
 from test_scorer import CONFIG, answer
 
 from scout import cli, render, trajectory, verdict
+from scout.config import ScoutConfig
 from scout.errors import ConfigError, InputError, ServerError
 from scout.scorer import batch
 from scout.scorer.engine import Request
@@ -35,13 +38,14 @@ from scout.trajectory import Trajectory
 class Endpoint:
     """The application on a loopback port, with switches for what may go wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: ScoutConfig = CONFIG) -> None:
         tokenizer = tiny_model.make_tokenizer()
         labels = render.label_ids(tokenizer)
         self.fail_next = 0
+        self.pause = 0.0
         self.alive = True
         self.engine = ScriptedEngine(tokenizer, labels, self.script)
-        folder = Folder(Path("models/toy"), tokenizer, CONFIG, labels, 0, "", frozenset())
+        folder = Folder(Path("models/toy"), tokenizer, config, labels, 0, "", frozenset())
         app = make_app(LocalScorer(folder, self.engine), lambda: self.alive)
         self.server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
         threading.Thread(target=self.server.run, daemon=True).start()
@@ -51,6 +55,7 @@ class Endpoint:
         self.url = f"http://127.0.0.1:{port}"
 
     def script(self, text: str, request: Request) -> str:
+        time.sleep(self.pause)
         if self.fail_next:
             self.fail_next -= 1
             raise ServerError("/secret/path of the engine")
@@ -166,7 +171,7 @@ def test_health_and_version(endpoint: Endpoint) -> None:
     assert httpx.get(f"{endpoint.url}/healthz").status_code == 503
     endpoint.alive = True
     about = Client(endpoint.url).version()
-    assert (about.model, about.fingerprint, about.selector) == ("models/toy", "f", "p_yes")
+    assert (about.model, about.fingerprint, about.threshold, about.selector) == ("models/toy", "f", 0.5, "p_yes")
     assert about.versions["transformers"]
 
 
@@ -239,6 +244,35 @@ def test_rerank_prints_one_object_a_task(
     trajectory.write(file, [tiny_model.run("x", set(), 2, task_id=None)])
     assert cli.main(["rerank", str(file), "--endpoint", endpoint.url]) == 1
     assert "no task.id" in capsys.readouterr().err
+
+
+def test_threshold_and_selector_of_the_model_folder_are_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scripted model is 0.9 sure, so from 0.95 on it flags nothing; the last of several first mistakes is best."""
+    runs = [tiny_model.run("early", {1}, 6), tiny_model.run("late", {5, 6}, 6)]
+    file = tmp_path / "runs.jsonl"
+    trajectory.write(file, runs)
+    for threshold, found in ((0.5, [1, 5]), (0.95, [None, None])):
+        running = Endpoint(msgspec.structs.replace(CONFIG, threshold=threshold, selector="first_mistake"))
+        try:
+            assert [item.first_mistake for item in Client(running.url).score(runs)] == found
+            about = Client(running.url).version()
+            assert (about.threshold, about.selector) == (threshold, "first_mistake")
+            assert cli.main(["rerank", str(file), "--endpoint", running.url]) == 0
+            ranking = json.loads(capsys.readouterr().out)
+            assert ranking["reason"] == Client(running.url).rerank(runs).reason
+            assert ranking["order"] == ["late", "early"] if threshold == 0.5 else ranking["tie"]
+        finally:
+            running.server.should_exit = True
+
+
+def test_help_of_serve_holds_a_request_that_is_accepted(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", "--help"]) == 0
+    example = re.search(r"-d '(.*?)'", capsys.readouterr().out, re.DOTALL)
+    assert example and post(endpoint, "/v1/score", example[1].encode())[0] == 200
 
 
 def test_bad_files_are_refused_before_the_model_is_asked(

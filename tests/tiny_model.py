@@ -20,7 +20,7 @@ from scout.trajectory import Step, Task, Trajectory
 
 STYLE = "brief"
 WINDOW_STEPS = 4
-PROMPT_TOKENS = 256
+PROMPT_TOKENS = 768
 COMPLETION_TOKENS = 128
 PLACES = ("the red door", "the blue hall", "the dark stair", "the old well")
 TEMPLATE = (

@@ -33,6 +33,7 @@ class Identity(msgspec.Struct, frozen=True):
     """SHA-256 over the input files, in order."""
     model: str
     fingerprint: str
+    threshold: float
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -41,6 +42,7 @@ class Source(msgspec.Struct, frozen=True):
     scorer: Scorer
     model: str
     fingerprint: str
+    threshold: float
     selector: str
 
 
@@ -60,11 +62,12 @@ def open_source(args: argparse.Namespace) -> Source:
 
         client = Client(args.endpoint)
         about = client.version()
-        return Source(client, about.model, about.fingerprint, about.selector)
+        return Source(client, about.model, about.fingerprint, about.threshold, about.selector)
     from scout.scorer.local import open_local
 
     local = open_local(args.model, progress=_Progress())
-    return Source(local, local.folder.name, local.folder.config.fingerprint, local.folder.config.selector)
+    config = local.folder.config
+    return Source(local, local.folder.name, config.fingerprint, config.threshold, config.selector)
 
 
 def read_runs(files: Sequence[str]) -> Iterator[Trajectory]:
@@ -108,7 +111,7 @@ def judge(files: Sequence[str], source: Source, total: int, out: str | None) -> 
             yield from source.scorer.score(chunk)
         return
     partial = partial_path(out)
-    identity = Identity(_hash(files), source.model, source.fingerprint)
+    identity = Identity(_hash(files), source.model, source.fingerprint, source.threshold)
     done = _resume(partial, identity)
     if done:
         _say(f"{len(done)} of {total} runs are taken over from {partial.name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -37,11 +37,23 @@ class Generation:
     Yes and No. Only positions whose sampled token is one of the four."""
 
 
+Stop = Callable[[], bool]
+"""Asked now and then; True when nobody waits for the result any more."""
+
+
+def never() -> bool:
+    """The `Stop` of a caller that waits as long as it takes."""
+    return False
+
+
 class Engine(Protocol):
     """A language model that samples."""
 
-    def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """One generation for each request, in order. Raises ServerError when the engine is dead."""
+    def generate(self, requests: Sequence[Request], stop: Stop = never) -> list[Generation]:
+        """One generation for each request, in order. Raises ServerError when the engine is dead.
+
+        stop: an engine that can drops what it has not begun and raises ServerError.
+        """
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from scout.scorer.engine import Engine
+from scout.scorer.engine import Engine, Stop, never
 from scout.scorer.folder import Folder, load
 from scout.scorer.loop import Progress, score
 from scout.trajectory import Trajectory
@@ -20,7 +20,7 @@ class LocalScorer:
         self._engine = engine
         self._progress = progress
 
-    def score(self, trajectories: Sequence[Trajectory]) -> list[Verdict]:
+    def score(self, trajectories: Sequence[Trajectory], *, stop: Stop = never) -> list[Verdict]:
         """One verdict for each trajectory, in the same order (see `loop.score`)."""
         return score(
             trajectories,
@@ -29,6 +29,7 @@ class LocalScorer:
             self.folder.config,
             model=self.folder.name,
             progress=self._progress,
+            stop=stop,
         )
 
 

@@ -16,11 +16,11 @@ import msgspec
 
 from scout import budget, prompt
 from scout.config import ScoutConfig
-from scout.errors import InputError
+from scout.errors import InputError, ServerError
 from scout.render import counter, measure, render_prompt
 from scout.scorer.assemble import unscored, verdict
 from scout.scorer.chains import Chain, seed
-from scout.scorer.engine import Engine, Generation, Request
+from scout.scorer.engine import Engine, Generation, Request, Stop, never
 from scout.scorer.readings import read
 from scout.trajectory import Trajectory
 from scout.verdict import Cut, Usage, Verdict, parse_reply
@@ -73,11 +73,12 @@ def score(
     model: str = "",
     read_at: ReadAt = "closing",
     progress: Progress | None = None,
+    stop: Stop = never,
 ) -> list[Verdict]:
     """One verdict for each trajectory, in the same order.
 
     A run that does not fit, or of which fewer than half of the analyses are readable, is unscored with the reason.
-    Raises ServerError when the engine fails.
+    Raises ServerError when the engine fails, or soon after `stop` says that nobody waits any more.
     """
     setup = _Setup(tokenizer, config, read_at)
     runs = [_start(trajectory, setup) for trajectory in trajectories]
@@ -85,8 +86,10 @@ def score(
     done = 0
     for number in range(max((len(run.windows) for run in runs), default=0)):
         for jobs in _sliced(_requests(runs, number, setup)):
+            if stop():
+                raise ServerError("scoring was given up: nobody waits for it any more")
             started = time.monotonic()
-            generations = engine.generate([request for _, _, request in jobs])
+            generations = engine.generate([request for _, _, request in jobs], stop)
             seconds = (time.monotonic() - started) / len(jobs)
             for (run, chain, request), generation in zip(jobs, generations, strict=True):
                 _account(run, request, generation, seconds)

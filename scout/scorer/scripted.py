@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scout.render import LabelIds
-from scout.scorer.engine import FOUR, Generation, Request, label_tuple
+from scout.scorer.engine import FOUR, Generation, Request, Stop, label_tuple, never
 
 Script = Callable[[str, Request], str | Generation]
 """Prompt text and request -> reply text, or a whole Generation for replies that did not end."""
@@ -24,8 +24,8 @@ class ScriptedEngine:
         self.requests: list[Request] = []
         """Everything that was asked, in order."""
 
-    def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Replies of the script, in order."""
+    def generate(self, requests: Sequence[Request], stop: Stop = never) -> list[Generation]:
+        """Replies of the script, in order, all of them."""
         self.requests.extend(requests)
         return [self._one(request) for request in requests]
 

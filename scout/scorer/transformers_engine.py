@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from scout.errors import ServerError, printable
-from scout.scorer.engine import Generation, Request, finish, label_tuple
+from scout.scorer.engine import Generation, Request, Stop, finish, label_tuple, never
 from scout.scorer.folder import Folder
 
 
@@ -28,8 +28,8 @@ class TransformersEngine:
             ) from error
 
     @torch.inference_mode()
-    def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Replies sampled token by token with a key-value cache."""
+    def generate(self, requests: Sequence[Request], stop: Stop = never) -> list[Generation]:
+        """Replies sampled token by token with a key-value cache, all of them."""
         return [self._one(request) for request in requests]
 
     def _one(self, request: Request) -> Generation:

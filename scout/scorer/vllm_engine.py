@@ -8,7 +8,7 @@ from typing import Any
 
 from scout.errors import ServerError, printable
 from scout.scorer import environment
-from scout.scorer.engine import Generation, Request, finish, label_tuple
+from scout.scorer.engine import Generation, Request, Stop, finish, label_tuple, never
 from scout.scorer.folder import Folder
 
 
@@ -34,8 +34,8 @@ class VllmEngine:
                 f"vLLM could not load {printable(str(folder.path))}: {printable(str(error), 800)}"
             ) from error
 
-    def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """Samples all requests at once; vLLM batches them."""
+    def generate(self, requests: Sequence[Request], stop: Stop = never) -> list[Generation]:
+        """Samples all requests at once, to the end; vLLM batches them."""
         from vllm import SamplingParams, TokensPrompt
 
         prompts = [TokensPrompt(prompt_token_ids=list(request.prompt_ids)) for request in requests]

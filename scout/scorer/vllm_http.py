@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from scout.errors import ServerError, printable
-from scout.scorer.engine import Generation, Request, finish, label_tuple
+from scout.scorer.engine import Generation, Request, Stop, finish, label_tuple, never
 from scout.scorer.folder import Folder
 
 ABSENT = -9999.0
@@ -40,17 +40,20 @@ class VllmHttpEngine:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._client.close()
 
-    def generate(self, requests: Sequence[Request]) -> list[Generation]:
-        """One generation for each request. Raises ServerError at the first request that fails; the rest is dropped."""
+    def generate(self, requests: Sequence[Request], stop: Stop = never) -> list[Generation]:
+        """One generation for each request.
+
+        Raises ServerError at the first request that fails, or once `stop` says so; what was not sent yet is dropped.
+        """
         failed = threading.Event()
         try:
-            return list(self._pool.map(lambda request: self._one(request, failed), requests))
+            return list(self._pool.map(lambda request: self._one(request, failed, stop), requests))
         except RuntimeError as error:  # also what a pool says that was closed meanwhile
             raise error if isinstance(error, ServerError) else ServerError("the engine is being closed") from error
 
-    def _one(self, request: Request, failed: threading.Event) -> Generation:
-        if failed.is_set():
-            raise ServerError("another request of this batch failed")
+    def _one(self, request: Request, failed: threading.Event, stop: Stop) -> Generation:
+        if failed.is_set() or stop():
+            raise ServerError("the rest of this batch is dropped")
         body = {
             "model": self._model,
             "prompt": list(request.prompt_ids),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from importlib import metadata
@@ -14,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from scout import rerank
 from scout.errors import InputError, ServerError
+from scout.scorer.engine import Stop
 from scout.scorer.local import LocalScorer
 from scout.serve.wire import (
     BODY_BYTES,
@@ -40,7 +43,14 @@ def make_app(scorer: LocalScorer, alive: Callable[[], bool]) -> FastAPI:
     app = FastAPI(title="Scout", docs_url=None, redoc_url=None, openapi_url=None)
     limiter = CapacityLimiter(AT_ONCE)
     config = scorer.folder.config
-    about = About(scorer.folder.name, config.fingerprint, config.prompt_version, config.selector, _versions())
+    about = About(
+        scorer.folder.name,
+        config.fingerprint,
+        config.prompt_version,
+        config.threshold,
+        config.selector,
+        _versions(),
+    )
 
     async def body(request: Request) -> bytes:
         announced = request.headers.get("content-length", "")
@@ -54,19 +64,30 @@ def make_app(scorer: LocalScorer, alive: Callable[[], bool]) -> FastAPI:
             parts.append(part)
         return b"".join(parts)
 
-    async def work(request: Request, answer: Callable[[list[Trajectory]], msgspec.Struct]) -> Response:
+    async def work(request: Request, answer: Callable[[list[Trajectory], Stop], msgspec.Struct]) -> Response:
         content = await body(request)
         if limiter.statistics().tasks_waiting >= WAITING:
             raise ServerError("too many requests are waiting; try again later")
-        return _json(await to_thread.run_sync(lambda: answer(read_request(content)), limiter=limiter))
+        gone = threading.Event()
+        watcher = asyncio.create_task(_watch(request, gone))
+        try:
+            return _json(
+                await to_thread.run_sync(
+                    lambda: answer(read_request(content), gone.is_set), abandon_on_cancel=True, limiter=limiter
+                )
+            )
+        except asyncio.CancelledError:  # uvicorn's way to end what is under way when it has to stop
+            raise ServerError("stopping with a request under way") from None
+        finally:
+            watcher.cancel()
 
     @app.post("/v1/score")
     async def score(request: Request) -> Response:
-        return await work(request, lambda runs: ScoreReply(tuple(scorer.score(runs))))
+        return await work(request, lambda runs, stop: ScoreReply(tuple(scorer.score(runs, stop=stop))))
 
     @app.post("/v1/rerank")
     async def rank(request: Request) -> Response:
-        return await work(request, lambda runs: _rank(scorer, runs))
+        return await work(request, lambda runs, stop: _rank(scorer, runs, stop))
 
     @app.get("/healthz")
     async def health() -> Response:
@@ -82,13 +103,22 @@ def make_app(scorer: LocalScorer, alive: Callable[[], bool]) -> FastAPI:
     return app
 
 
-def _rank(scorer: LocalScorer, runs: list[Trajectory]) -> RerankReply:
+async def _watch(request: Request, gone: threading.Event) -> None:
+    """Sets `gone` when the client leaves or the server stops, so that nothing is sampled that nobody reads."""
+    try:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+    finally:
+        gone.set()
+
+
+def _rank(scorer: LocalScorer, runs: list[Trajectory], stop: Stop) -> RerankReply:
     if not runs:
         raise RequestError(422, "there are no candidates; give at least one trajectory")
     tasks = {run.task.id for run in runs}
     if len(tasks) > 1 or len({run.id for run in runs}) < len(runs):
         raise RequestError(422, "candidates must have one task.id in common and an id each of their own")
-    verdicts = tuple(scorer.score(runs))
+    verdicts = tuple(scorer.score(runs, stop=stop))
     choice = rerank.choose(verdicts, selector=scorer.folder.config.selector)
     return RerankReply(choice.order, choice.best, choice.tie, choice.reason, verdicts)
 

@@ -73,13 +73,14 @@ class VllmServer:
         )
         threading.Thread(target=self._read_log, args=(self._process,), daemon=True).start()
         deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if not self.running:
-                raise ServerError(f"vLLM ended during start (exit code {self._process.poll()}).\n{self.last_log()}")
-            with contextlib.suppress(httpx.HTTPError):
-                if httpx.get(f"{self.url}/health", timeout=5).status_code == 200:
-                    return
-            time.sleep(0.25)
+        with httpx.Client(timeout=5, trust_env=False) as client:
+            while time.monotonic() < deadline:
+                if not self.running:
+                    raise ServerError(f"vLLM ended during start (exit code {self._process.poll()}).\n{self.last_log()}")
+                with contextlib.suppress(httpx.HTTPError):
+                    if client.get(f"{self.url}/health").status_code == 200:
+                        return
+                time.sleep(0.25)
         raise ServerError(f"vLLM did not answer within {START_SECONDS:.0f} s.\n{self.last_log()}")
 
     def wait(self) -> int:

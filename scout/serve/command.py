@@ -15,9 +15,19 @@ from scout.scorer.engine import Engine, Request
 from scout.scorer.folder import Folder
 from scout.scorer.local import LocalScorer
 
+EXAMPLE = """
+then, in another terminal:
+  curl -s http://127.0.0.1:8000/v1/score -H 'content-type: application/json' -d '{"trajectories": [{"id": "run-1",
+    "task": {"text": "Find out how many lines the log has."},
+    "steps": [{"index": 1, "action": "wc -l log.txt", "observation": "212 log.txt"},
+              {"index": 2, "action": "answer 221", "observation": "wrong"}]}]}'
+or, from a file of runs:
+  scoutv score runs.jsonl --endpoint http://127.0.0.1:8000 --out verdicts.jsonl"""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
+    parser.epilog = f"{parser.epilog or ''}\n{EXAMPLE}"
     parser.add_argument("model", metavar="MODEL_DIR", help="folder that `scoutv export` wrote")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="default %(default)s; 0 takes a free one")

@@ -48,6 +48,7 @@ class About(msgspec.Struct, frozen=True):
     model: str
     fingerprint: str
     prompt_version: str
+    threshold: float
     selector: str
     versions: dict[str, str]
     """Package -> version."""
