@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from train_rows import GRPO, SFT, row, write_rows
 
@@ -167,6 +168,23 @@ def test_export_refuses_what_it_cannot_vouch_for(place: Place, capsys: pytest.Ca
     assert not (place.root / "no").exists()
 
 
+def test_export_writes_the_threshold_and_selector_that_dev_chose(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["export", str(place.run / "final"), "--out", str(place.root / "fitted")]
+    for wrong in (["--threshold", "0"], ["--threshold", "1.5"], ["--threshold", "nan"], ["--selector", "best"]):
+        assert cli.main([*words, *wrong]) == 2
+    assert not (place.root / "fitted").exists()
+    said = capsys.readouterr().err
+    assert "above 0 and up to 1" in said and "p_yes" in said
+    assert cli.main([*words, "--threshold", "0.62", "--selector", "flagged_share"]) == 0
+    found = read_scout(place.root / "fitted")
+    assert (found.threshold, found.selector) == (0.62, "flagged_share")
+    assert msgspec.structs.replace(found, threshold=0.5, selector="p_yes") == read_scout(place.run / "final")
+    card = (place.root / "fitted" / "README.md").read_text()
+    assert "p_incorrect 0.62" in card and "flagged_share" in card
+
+
 def test_export_refuses_adapters_with_extra_saved_modules(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +221,8 @@ def test_wrong_keys_are_named_with_the_nearest_before_anything_starts(
     assert train("grpo", place.grpo, *words, "trainer.num_generation=4", "trainer.top_p=0.9") == 2
     said = capsys.readouterr().err
     assert "did you mean num_generations" in said and "top_p 1" in said
+    assert train("grpo", place.grpo, *words, "trainer.use_vllm=true", "scout.dynamic_sampling=true", "--dry-run") == 2
+    assert "one of the two to false" in capsys.readouterr().err
     assert train("sft", place.sft, *words, "scout.promt_tokens=4") == 2
     assert "prompt_tokens" in capsys.readouterr().err
     assert not run.exists()

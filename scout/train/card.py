@@ -38,6 +38,7 @@ the probability that the run holds none. It judges the agent's decisions on the 
 | one prompt shows | {budget}, at most {config.prompt_tokens} tokens |
 | reply | at most {config.completion_tokens} tokens, {config.analyses} replies at temperature {config.temperature} |
 | a step is incorrect from | p_incorrect {config.threshold} |
+| runs of a task are put in order by | {config.selector} |
 
 The licence of the base model applies to these weights. How good the verdicts are is measured by `make eval`; on runs
 unlike those it was trained on, nothing is claimed.

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
@@ -27,9 +28,12 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
 
 
-def export(checkpoint: Path, out: Path) -> dict[str, Any]:
+def export(
+    checkpoint: Path, out: Path, *, threshold: float | None = None, selector: str | None = None
+) -> dict[str, Any]:
     """Write the model folder `out`; returns what was compared.
 
+    threshold, selector: how the model is to be used, fitted on dev; None keeps what the checkpoint says.
     Raises ServerError when the export judges otherwise than its source, FingerprintError when tokenizer and scout.json
     of the checkpoint do not belong together, FormatError for a folder that is no checkpoint of Scout.
     """
@@ -38,6 +42,9 @@ def export(checkpoint: Path, out: Path) -> dict[str, Any]:
         raise FormatError(f"{printable(str(checkpoint))}: no such folder. Give the final/ folder of a run.")
     _require_replaceable(out, checkpoint)
     config = read_scout(checkpoint)
+    config = msgspec.structs.replace(
+        config, threshold=threshold or config.threshold, selector=selector or config.selector
+    )
     _require_safetensors(checkpoint)
     tokenizer = load_tokenizer(checkpoint)
     _require_fingerprint(tokenizer, config, checkpoint)

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from scout.errors import OK
+from scout.rerank import SELECTORS
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -14,6 +15,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="final/ folder of a run, or one of its checkpoints")
     parser.add_argument(
         "--out", required=True, metavar="DIR", help="model folder to write; an earlier export is replaced"
+    )
+    parser.add_argument(
+        "--threshold",
+        type=_threshold,
+        metavar="P",
+        help="judge a step incorrect from this p_incorrect on, above 0 and up to 1, such as the one that the report "
+        "fitted on dev; default: what the checkpoint says (0.5 after training)",
+    )
+    parser.add_argument(
+        "--selector",
+        choices=sorted(SELECTORS),
+        help="score by which runs of a task are put in order; default: what the checkpoint says (p_yes after training)",
     )
 
 
@@ -24,5 +37,16 @@ def run(args: argparse.Namespace) -> int:
     offline()
     from scout.train.export import export
 
-    print(json.dumps(export(Path(args.checkpoint), Path(args.out))))
+    told = export(Path(args.checkpoint), Path(args.out), threshold=args.threshold, selector=args.selector)
+    print(json.dumps(told))
     return OK
+
+
+def _threshold(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value <= 1.0:
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: a number above 0 and up to 1")
+    return value

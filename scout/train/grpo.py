@@ -74,6 +74,11 @@ def _require_enough(stage: Stage) -> None:
 def _trainer(stage: Stage, samples: list[Sample]) -> GRPOTrainer:
     rowing.require_same_prompts(stage.train, _renderer(stage))
     plain = not stage.config.use_vllm and sampler.supports(stage.model)
+    if stage.recipe.scout.dynamic_sampling and not plain:
+        raise ConfigError(
+            f"{stage.request.recipe_name}: scout.dynamic_sampling is true, but TRL itself samples this model, whose "
+            "attention is not plain causal, and replaces no group. Set it to false."
+        )
     return SharedPromptTrainer(
         stage.model,
         reward_funcs=[reward_function(stage, samples)],

@@ -94,6 +94,11 @@ def make_config(recipe: Recipe, kind: type[Any], run: Path, where: str, *, dry: 
         limits = {"max_completion_length": recipe.scout.completion_tokens, "temperature": recipe.scout.temperature}
         values.update(_DERIVED_GRPO, **limits)
         if values.get("use_vllm"):
+            if recipe.scout.dynamic_sampling:
+                raise ConfigError(
+                    f"{where}: scout.dynamic_sampling is true, but so is trainer.use_vllm, and TRL then samples by "
+                    "itself and replaces no group. Set one of the two to false."
+                )
             needed = recipe.scout.prompt_tokens + recipe.scout.completion_tokens
             longest = values.setdefault("vllm_max_model_length", needed)
             if not isinstance(longest, int) or longest < needed:
