@@ -67,7 +67,7 @@ def _data(run: Path, fast: bool) -> tuple[Stage, ...]:
         _stage("collect", "a scripted scientist plays labelled runs in worlds it has not met, 8 for each task",
                [_python("data_prep.collect", "--out", data, "--seed", str(DATA_SEED), *few)], [data]),
         _stage("explain", "step-by-step analyses are written and kept only where they equal the labels",
-               [_python("data_prep.explain", "--data", data, "--out", rows)], [rows]),
+               [_python("data_prep.explain", "--data", data, "--out", rows)], [rows], _recipe(without="grpo.yaml")),
         _stage("check splits", "no held-out task may occur in training; steps for the leak check are drawn",
                [_python("eval.slices", "--data", data, "--out", slices)], [slices]),
     )  # fmt: skip
