@@ -267,9 +267,7 @@ def test_threshold_and_selector_of_the_model_folder_are_used(
             running.server.should_exit = True
 
 
-def test_help_of_serve_holds_a_request_that_is_accepted(
-    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_help_of_serve_holds_a_request_that_is_accepted(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--help"]) == 0
     example = re.search(r"-d '(.*?)'", capsys.readouterr().out, re.DOTALL)
     assert example and post(endpoint, "/v1/score", example[1].encode())[0] == 200

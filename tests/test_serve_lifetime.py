@@ -23,7 +23,7 @@ from test_serve import RUNS, Endpoint, body
 
 from scout import cli, trajectory, verdict
 
-STAND_IN = '''
+STAND_IN = """
 import http.server, json, subprocess, sys, time
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -53,7 +53,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 port = int(sys.argv[sys.argv.index("--port") + 1])
 http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,9 @@ def test_serving_ends_with_a_request_under_way(stand_in: Path, tmp_path: Path, h
 
     def ask() -> None:
         try:
-            answers.append(httpx.post(f"{url}/v1/score", content=body(RUNS[:1]), timeout=60, trust_env=False).status_code)
+            answers.append(
+                httpx.post(f"{url}/v1/score", content=body(RUNS[:1]), timeout=60, trust_env=False).status_code
+            )
         except httpx.TransportError:
             answers.append(0)
 
@@ -130,7 +132,10 @@ def test_an_interrupted_score_leaves_whole_lines_and_goes_on(
     runs = [tiny_model.run(f"run{i}", set(), 4) for i in range(12)]
     trajectory.write(file, runs)
     words = ["score", str(file), "--endpoint", endpoint.url, "--out", str(out)]
-    program = f"import sys\nfrom scout import cli\nfrom scout.scorer import batch\nbatch.CHUNK = 1\nsys.exit(cli.main({words}))"
+    program = (
+        "import sys\nfrom scout import cli\nfrom scout.scorer import batch\n"
+        f"batch.CHUNK = 1\nsys.exit(cli.main({words}))"
+    )
     endpoint.pause = 0.1
     try:
         with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True) as process:
