@@ -78,7 +78,10 @@ class ScoutSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     completion_tokens: int = 2048
     analyses: int = 4
     """K: replies sampled for one prompt when scoring; fewer than K/2 readable ones mean unscored."""
+    scoring_temperature: float = 1.0
+    """Temperature of those replies. Probabilities are read raw, whatever it is."""
     temperature: float = 1.0
+    """Temperature of the replies that GRPO learns from."""
     reward: str = "product"
     """Key of `reward.REWARDS`."""
     w: float = 0.7
@@ -165,8 +168,9 @@ def _range_findings(section: msgspec.Struct, prefix: str) -> Iterator[Finding]:
     for name, known in _NAMES:
         if name in fields and getattr(section, name) not in known:
             yield f"{prefix}{name}", getattr(section, name), records.one_of(getattr(section, name), known)
-    if "temperature" in fields and not 0.0 < section.temperature < float("inf"):  # type: ignore[attr-defined]
-        yield f"{prefix}temperature", section.temperature, "above 0"  # type: ignore[attr-defined]
+    for name in ("temperature", "scoring_temperature"):
+        if name in fields and not 0.0 < getattr(section, name) < float("inf"):
+            yield f"{prefix}{name}", getattr(section, name), "above 0"
 
 
 def _recipe_findings(recipe: Recipe) -> list[Finding]:

@@ -69,7 +69,7 @@ def scout_config(recipe: Recipe, tokenizer: PreTrainedTokenizerBase, base_model:
         prompt_tokens=section.prompt_tokens,
         completion_tokens=section.completion_tokens,
         analyses=section.analyses,
-        temperature=section.temperature,
+        temperature=section.scoring_temperature,
         base_model=base_model,
         recipe=recipe_name,
     )
