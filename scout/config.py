@@ -88,6 +88,9 @@ class ScoutSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Share of the step reward in the whole; the rest is for the last line."""
     localisation: float = 0.0
     """Share of the reward for the distance to the first mistake; 0 leaves it out."""
+    clean_share: float = 1.0
+    """Largest share of GRPO's prompts whose window holds no mistake; more are left out, on dev too. A policy that calls
+    everything correct earns this share, so 0.5 or less keeps it from winning."""
     dynamic_sampling: bool = False
     """Sample other prompts in place of groups whose rewards are all equal."""
     dev_prompts: int = 64
@@ -147,7 +150,7 @@ class ScoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _AT_LEAST_0 = ("window_steps", "task_tokens", "dev_prompts", "preflight_prompts", "lora_rank", "max_model_tokens")
 _AT_LEAST_1 = ("prompt_tokens", "completion_tokens", "analyses", "patience", "lora_alpha")
-_SHARES = ("w", "localisation", "min_spread", "max_clipped", "lora_dropout", "memory_share", "threshold")
+_SHARES = ("w", "clean_share", "localisation", "min_spread", "max_clipped", "lora_dropout", "memory_share", "threshold")
 _NAMES: tuple[tuple[str, Sequence[str]], ...] = (
     ("style", tuple(STYLES)),
     ("reward", tuple(REWARDS)),

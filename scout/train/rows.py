@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -208,6 +209,20 @@ def require_supervised(dataset: Any, prepared: Sequence[Prepared]) -> None:
     ]
     if problems:
         refuse(problems, hint="TRL changed these rows. Check the trainer keys that touch data.")
+
+
+def balanced(prepared: Sequence[Prepared], clean_share: float, seed: int) -> list[Prepared]:
+    """The rows in random order without so many clean ones that those make up more than `clean_share` of the rest."""
+    shuffled = random.Random(seed).sample(list(prepared), len(prepared))
+    faulty = sum("incorrect" in item.row.gold for item in shuffled)
+    room = len(shuffled) if clean_share >= 1 else int(faulty * clean_share / (1 - clean_share))
+    kept = []
+    for item in shuffled:
+        clean = "incorrect" not in item.row.gold
+        room -= clean
+        if not clean or room >= 0:
+            kept.append(item)
+    return kept
 
 
 def promptings(prepared: Sequence[Prepared]) -> Dataset:
