@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -89,7 +90,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     process = serve(tiny_model.taught_folder(), log, "ready on")
     yield Served(address(log), process, log)
     process.terminate()
-    process.wait(60)
+    process.wait(120)
 
 
 @pytest.fixture(scope="module")
@@ -196,8 +197,8 @@ def _check_real(run: Trajectory, found: verdict.Verdict, too_long: set[int]) -> 
         assert found.p_yes is not None and (not silent or "step" in " ".join(found.warnings))
     assert found.usage.requests >= 4, "the run was refused before the model saw it"
     assert too_long <= set(found.cut.steps) <= {step.index for step in run.steps}
-    named = " ".join(found.cut.parts)
-    assert found.cut.tokens > 0 and (len(found.cut.parts) < len(too_long) or "step" in named)
+    named = {int(number) for number in re.findall(r"\bstep (\d+)", " ".join(found.cut.parts))}
+    assert found.cut.tokens > 0 and named == set(found.cut.steps)
 
 
 def test_ctrl_c_during_start_leaves_no_process(tmp_path: Path) -> None:
@@ -205,7 +206,7 @@ def test_ctrl_c_during_start_leaves_no_process(tmp_path: Path) -> None:
     while not (below := descendants(process.pid)) and process.poll() is None:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(120) == 130
     assert gone(below)
 
 
@@ -241,7 +242,7 @@ def test_vllm_that_dies_while_serving_is_one_error(served: Served) -> None:
     asking.start()
     time.sleep(1)
     os.kill(next(pid for pid in below if b"EngineCore" in Path(f"/proc/{pid}/cmdline").read_bytes()), signal.SIGKILL)
-    assert served.process.wait(60) == 4
+    assert served.process.wait(120) == 4
     assert gone(below)
     said = served.log.read_text()
     assert (
