@@ -25,8 +25,8 @@ RECIPE = Path("recipes/tiny")
 BASE = RECIPE / "base"
 DATA_SEED = 0
 """Seeds of the demo repeat training and evaluation on the same data, so that they can be compared."""
-SECONDS = {"collect": 30, "explain": 60, "check splits": 20, "sft": 480, "grpo": 360, "export": 20, "serve": 60,
-           "evaluate base": 50, "evaluate sft": 140, "evaluate grpo": 170, "report": 45}  # fmt: skip
+SECONDS = {"collect": 20, "explain": 30, "check splits": 5, "sft": 520, "grpo": 220, "export": 20, "serve": 60,
+           "evaluate base": 50, "evaluate sft": 250, "evaluate grpo": 280, "report": 40}  # fmt: skip
 """About how long each stage takes on two cores; they add up to what the README promises."""
 FAST_TASKS = ("train=6", "dev=3", "test=3")
 

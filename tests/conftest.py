@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+# A shell starts background jobs with Ctrl-C ignored, and they hand that down; the tests of Ctrl-C need it to work.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Before anything imports torch or a hub client, which read these once.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_OFFLINE", "1")
