@@ -10,6 +10,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from scout.serve.child import die_with_parent
+
 LIMIT_SECONDS = 600
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """For a model this small a second thread only waits."""
@@ -45,7 +47,8 @@ def serve(folder: Path, log: Path, until: str, variables: Mapping[str, str] = ON
     """`scoutv serve` on a free port, as far as that line of its log."""
     words = [sys.executable, "-m", "scout", "serve", str(folder), "--port", "0"]
     with log.open("wb") as file:
-        process = subprocess.Popen(words, stdout=file, stderr=file, env=variables)
+        # Tests that are killed stop nothing; the kernel then does it for them.
+        process = subprocess.Popen(words, stdout=file, stderr=file, env=variables, preexec_fn=die_with_parent)
     deadline = time.monotonic() + LIMIT_SECONDS
     while until not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)

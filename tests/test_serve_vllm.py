@@ -88,9 +88,11 @@ def runs_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log = tmp_path_factory.mktemp("serve") / "log"
     process = serve(tiny_model.taught_folder(), log, "ready on")
-    yield Served(address(log), process, log)
-    process.terminate()
-    process.wait(120)
+    try:
+        yield Served(address(log), process, log)
+    finally:
+        process.terminate()
+        process.wait(120)
 
 
 @pytest.fixture(scope="module")

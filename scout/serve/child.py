@@ -69,7 +69,7 @@ class VllmServer:
             text=True,
             errors="replace",
             start_new_session=True,  # Ctrl-C in a terminal reaches us alone; we stop the whole group
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            preexec_fn=die_with_parent,
         )
         threading.Thread(target=self._read_log, args=(self._process,), daemon=True).start()
         deadline = time.monotonic() + START_SECONDS
@@ -129,6 +129,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _die_with_parent() -> None:
-    """Runs in the child: the kernel sends it SIGTERM when we are killed and cannot stop it ourselves."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+def die_with_parent() -> None:
+    """Runs in the child: the kernel (of Linux) sends it SIGTERM when we are killed and cannot stop it ourselves."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
