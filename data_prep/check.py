@@ -15,7 +15,9 @@ from scout.trajectory import Step, Trajectory
 from scout.worlds.effects import EFFECTS, NAMES, change
 
 CITED = re.compile(
-    r"([A-E]) \((\d),(\d)\) (even|odd) ([+-]\d+)(?: energy ([+-]\d+))? fits ([a-z ]+), left ([a-z ]+)\.", flags=re.ASCII
+    r"([A-E]) (\d) (even|odd) (\d) (even|odd) (even|odd), slope ([+-]\d), score ([+-]\d+)(?: energy ([+-]\d+))? "
+    r"fits ([a-z ]+), left ([a-z ]+)\.",
+    flags=re.ASCII,
 )
 SAID = re.compile(r"([A-E]) left ([a-z ]+), (?:says|claims|holds) ([a-z ]+): (same|agrees|differs|conflicts)\.")
 TESTED = re.compile(r"test ([A-E]) left ([a-z ]+): (tells|tells nothing)\.")
@@ -103,15 +105,16 @@ def _tests(step: Step, text: str, left: Left) -> Iterator[str]:
 
 def _visit(seen: re.Match[str], cited: tuple[str, ...], left: Left) -> Iterator[str]:
     x, y, letter, score, _, extra, _, _ = seen.groups()
-    shown = (letter, x, y, "odd" if (int(x) + int(y)) % 2 else "even", score, extra or "")
-    if cited[:6] != shown:
-        yield f"cites {cited[:6]}, the observation has {shown}"
+    parities = ("odd" if number % 2 else "even" for number in (int(x), int(y), int(x) + int(y)))
+    shown = (letter, x, next(parities), y, *parities, f"{int(x) - int(y):+d}", score, extra or "")
+    if cited[:9] != shown:
+        yield f"cites {cited[:9]}, the observation has {shown}"
     fits = {effect for effect in EFFECTS if _outcome(effect, seen) == (int(score), int(extra or 0))}
-    if _effects(cited[6]) != fits:
-        yield f"says that {cited[6]!r} fit the visit"
+    if _effects(cited[9]) != fits:
+        yield f"says that {cited[9]!r} fit the visit"
     left[letter] = left.get(letter, frozenset(EFFECTS)) & fits
-    if _effects(cited[7]) != left[letter]:
-        yield f"says that {cited[7]!r} is left for {letter}"
+    if _effects(cited[10]) != left[letter]:
+        yield f"says that {cited[10]!r} is left for {letter}"
 
 
 def _outcome(effect: int, seen: re.Match[str]) -> tuple[int, int]:

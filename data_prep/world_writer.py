@@ -10,7 +10,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from scout.agents.phrases import books, plain
+from scout.agents.phrases import books, plain, state
 from scout.errors import InputError
 from scout.trajectory import Step, Trajectory
 from scout.worlds.effects import LETTERS
@@ -74,7 +74,7 @@ def analyse(run: Trajectory, rng: random.Random) -> Analysis:
             observer.see(visit)
             parts.append(books(visit, observer.left(visit.letter)))
         paragraphs[step.index] = " ".join(parts)
-        states[step.index] = "; ".join(f"{letter} {plain(observer.left(letter))}" for letter in LETTERS)
+        states[step.index] = state({letter: observer.left(letter) for letter in LETTERS})
     return Analysis(paragraphs, states)
 
 

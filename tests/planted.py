@@ -22,19 +22,23 @@ def first(paragraphs: dict[int, str], pattern: str, new: Callable[[re.Match[str]
 
 
 def wrong_number(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(paragraphs, r"(even|odd) ([+-]\d+)", lambda m: f"{m[1]} {int(m[2]) + 1:+d}")
+    return first(paragraphs, r"score ([+-]\d+)", lambda m: f"score {int(m[1]) + 1:+d}")
 
 
 def wrong_place(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(paragraphs, r"\((\d),(\d)\)", lambda m: f"({(int(m[1]) + 2) % 10},{m[2]})")
+    return first(paragraphs, r"([A-E]) (\d) (even|odd)", lambda m: f"{m[1]} {(int(m[2]) + 2) % 10} {m[3]}")
 
 
 def wrong_parity(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
     return first(paragraphs, r"\b(even|odd)\b", lambda m: "odd" if m[1] == "even" else "even")
 
 
+def wrong_slope(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
+    return first(paragraphs, r"slope ([+-]\d)", lambda m: f"slope {-1 if m[1] == '+1' else 1:+d}")
+
+
 def wrong_letter(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(paragraphs, r"([A-E]) \(", lambda m: f"{'B' if m[1] == 'A' else 'A'} (")
+    return first(paragraphs, r"([A-E]) (\d)", lambda m: f"{'B' if m[1] == 'A' else 'A'} {m[2]}")
 
 
 def later_visit(run: Trajectory, paragraphs: dict[int, str]) -> int | None:
@@ -51,7 +55,7 @@ def later_visit(run: Trajectory, paragraphs: dict[int, str]) -> int | None:
 def invented_visit(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
     index = next((i for i, text in paragraphs.items() if not check.CITED.search(text)), None)
     if index is not None:
-        paragraphs[index] += " A (4,4) even +1 fits plus or visits or refill, left plus."
+        paragraphs[index] += " A 4 even 4 even even, slope +0, score +1 fits plus or visits or refill, left plus."
     return index
 
 
@@ -81,8 +85,8 @@ def hindsight(run: Trajectory, paragraphs: dict[int, str]) -> int | None:
     """What is left after the step's own visit stands where what was left before belongs."""
     for index, text in paragraphs.items():
         cited, said = check.CITED.search(text), check.SAID.search(text)
-        if cited and said and cited[1] == said[1] and cited[8] != said[2]:
-            paragraphs[index] = text.replace(f"{said[1]} left {said[2]},", f"{said[1]} left {cited[8]},")
+        if cited and said and cited[1] == said[1] and cited[11] != said[2]:
+            paragraphs[index] = text.replace(f"{said[1]} left {said[2]},", f"{said[1]} left {cited[11]},")
             return index
     return None
 
@@ -140,7 +144,7 @@ def asserts_something_else(_: Trajectory, paragraphs: dict[int, str]) -> int | N
 
 
 PLANTS: list[Plant] = [
-    wrong_number, wrong_place, wrong_parity, wrong_letter, later_visit, invented_visit, no_visit, left_lacks_one,
+    wrong_number, wrong_place, wrong_parity, wrong_slope, wrong_letter, later_visit, invented_visit, no_visit, left_lacks_one,
     left_has_one_more, fits_lacks_one, state_before_lacks_one, hindsight, says_another, says_less, says_more,
     says_nothing_known, flipped_comparison, flipped_fault, flipped_test, invented_test, invented_refusal,
     speaks_of_labels, asserts_something_else,

@@ -36,10 +36,10 @@ def world(seed: int, moves: int = 15) -> MysteryGrid:
 # Sound
 
 
-@pytest.mark.parametrize("books", [False, True])
-def test_a_sound_scientist_makes_no_mistake(books: bool) -> None:
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_sound_scientist_makes_no_mistake(quiet: bool) -> None:
     for seed in range(100):
-        steps = Scientist(world(seed), seed, Habits(books=books)).play()
+        steps = Scientist(world(seed), seed, Habits(quiet=quiet)).play()
         assert not any(step.findings or step.refused or step.kind for step in steps)
         assert steps[-1].action.startswith("commit_final_result")
 

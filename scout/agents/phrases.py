@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from scout.worlds.effects import NAMES
 from scout.worlds.observer import ALL_EFFECTS, Claim, Visit
@@ -15,6 +15,14 @@ _LEFT = (
     "{letter} comes down to {effects}.",
     "For {letter} that leaves {effects}.",
     "So {letter} does {effects}.",
+)
+_ASK = (
+    "Is {letter} {effects}?",
+    "Must {letter} be {effects}?",
+    "Does only {effects} fit {letter}?",
+    "Does {letter} come down to {effects}?",
+    "For {letter}, does that leave {effects}?",
+    "What of {letter}?",
 )
 _OPEN = ("{letter} is open.", "Nothing known of {letter}.", "{letter} could be anything.")
 _TEST = ("Test {letter}.", "Now try {letter}.", "A visit to {letter} will tell.", "Test {letter} to learn more.")
@@ -43,6 +51,13 @@ def claim(said: Claim, rng: random.Random) -> str:
     if said.effects == ALL_EFFECTS:
         return rng.choice(_OPEN).format(letter=said.letter)
     return rng.choice(_LEFT).format(letter=said.letter, effects=listing(said.effects, rng))
+
+
+def question(letter: str, effects: Iterable[int], rng: random.Random) -> str:
+    """One sentence that asks whether the letter has these effects, and claims nothing."""
+    found = frozenset(effects)
+    asked = "open" if found == ALL_EFFECTS else listing(found, rng)
+    return rng.choice(_ASK).format(letter=letter, effects=asked)
 
 
 def note(claims: Iterable[Claim], rng: random.Random) -> str:
@@ -75,11 +90,20 @@ def repair(rng: random.Random) -> str:
 
 
 def books(visit: Visit, left: Iterable[int]) -> str:
-    """A visit worked out: what it showed, which effects fit it, which are left."""
-    parity = "odd" if (visit.x + visit.y) % 2 else "even"
+    """A visit worked out in small steps: where it was, what it showed, which effects fit it, which are left."""
+    place = f"{visit.x} {_parity(visit.x)} {visit.y} {_parity(visit.y)} {_parity(visit.x + visit.y)}"
     extra = f" energy {visit.energy_change:+d}" if visit.energy_change else ""
-    place = f"{visit.letter} ({visit.x},{visit.y}) {parity} {visit.score_change:+d}{extra}"
-    return f"{place} fits {plain(visit.fits())}, left {plain(left)}."
+    shown = f"slope {visit.x - visit.y:+d}, score {visit.score_change:+d}{extra}"
+    return f"{visit.letter} {place}, {shown} fits {plain(visit.fits())}, left {plain(left)}."
+
+
+def _parity(number: int) -> str:
+    return "odd" if number % 2 else "even"
+
+
+def state(left: Mapping[str, Iterable[int]]) -> str:
+    """What is left for every letter, in one line."""
+    return "; ".join(f"{letter} {plain(effects)}" for letter, effects in left.items())
 
 
 def plain(effects: Iterable[int]) -> str:

@@ -31,18 +31,18 @@ class Habits:
     """Chance of a fresh mistake at a step once one was made (mistakes come in clusters)."""
     inherit: float = 0.72
     """Chance that a false belief is repeated when its letter comes up; else the scientist notices and repairs it."""
-    guess: float = 0.4
+    guess: float = 0.35
     """Chance that, after a mistake, an unsettled letter is guessed in the commit."""
-    fixation: float = 0.4
+    fixation: float = 0.25
     """Chance that a thought turns to a false belief while there is one."""
-    mix_up: float = 0.55
+    mix_up: float = 0.45
     """Chance that, after a mistake, two letters are mixed up in the commit."""
-    declare: float = 0.06
+    declare: float = 0.12
     """Chance that a move that can tell something is called a test."""
     note_every: int = 5
     """Steps between notes."""
-    books: bool = False
-    """Keep books: every thought works the last visit out, every note tells of all letters."""
+    quiet: bool = False
+    """Ask in thoughts and notes instead of saying what is believed: such a run claims nothing before its commit."""
 
 
 @dataclass
@@ -156,9 +156,9 @@ class Scientist:
         return [Claim(letter, believed)], repaired
 
     def _note(self) -> Plan:
-        noted = self.letters if self.habits.books else sorted(self.rng.sample(self.letters, min(2, len(self.letters))))
-        claims = [Claim(letter, self.belief(letter)) for letter in noted]
-        text = phrases.note(claims, self.rng)
+        letter = self.topic(self.letters)
+        claims = [Claim(letter, self.belief(letter))]
+        text = self._question(letter) if self.habits.quiet else phrases.note(claims, self.rng)
         return Plan(claims, "note", "note_tool", {"action": "write_note", "note": text})
 
     def _commit(self, claims: list[Claim]) -> Plan:
@@ -251,9 +251,8 @@ class Scientist:
     def _thought(self, plan: Plan, test: Test | None) -> str:
         rng = self.rng
         parts: list[str] = []
-        if self.habits.books:
-            past = self.steps[-1].visit if self.steps else None
-            parts += [phrases.books(past, self.observer.left(past.letter))] if past else []
+        if self.habits.quiet:
+            parts += [self._question(plan.claims[0].letter)] if plan.aim != "note" else []
         elif plan.aim != "note":
             said = plan.claims[0]
             other = rng.choice(self.letters)
@@ -265,12 +264,17 @@ class Scientist:
             )
         parts.append(phrases.aim(plan.aim, plan.target, rng))
         believed = sorted(self.belief(plan.target)) if plan.aim == "test" else []
-        if test is not None and test.landed == test.letter and len(believed) < 6 and rng.random() < 0.3:
+        expects = test is not None and test.landed == test.letter and not self.habits.quiet
+        if test is not None and expects and len(believed) < 6 and rng.random() < 0.3:
             effect = rng.choice(believed)
             parts.append(
                 phrases.expectation(effect, *change(effect, test.x, test.y, test.energy, test.step, test.visit), rng)
             )
         return " ".join(parts)
+
+    def _question(self, letter: str) -> str:
+        """Asks of the letter whether it does what is left for some other one, so the asking gives nothing away."""
+        return phrases.question(letter, self.belief(self.rng.choice(self.letters)), self.rng)
 
     def _observation(self, tool: str, result: dict[str, Any]) -> str:
         if result.get("success") is False:

@@ -39,7 +39,7 @@ def _believe(agent: Scientist, plan: Plan, fits: Callable[[str, frozenset[int]],
         effects = min((observer.left(agent.topic(others)) for _ in range(2)), key=len)
         if letter in observer.visits and agent.rng.random() < 0.1:
             effects = observer.left_before(letter, agent.rng.randrange(len(observer.visits[letter])))
-        if effects == ALL_EFFECTS and agent.rng.random() < 0.92:
+        if effects == ALL_EFFECTS and agent.rng.random() < 0.8:
             continue
         if effects != observer.left(letter) and fits(letter, effects):
             agent.false[letter] = effects
@@ -113,12 +113,12 @@ def misaligned_tool_usage(agent: Scientist, plan: Plan) -> Plan | None:
 
 
 KINDS: Mapping[str, tuple[Callable[[Scientist, Plan], Plan | None], float]] = {
-    "premature convergence": (premature_convergence, 3.0),
+    "premature convergence": (premature_convergence, 2.0),
     "environment mis-modelling": (environment_mis_modelling, 1.0),
     "memory issues": (memory_issue, 0.4),
-    "uncontrolled experiments": (uncontrolled_experiment, 1.0),
-    "repetitive looping": (repetitive_looping, 0.12),
-    "incoherent planning": (incoherent_planning, 0.06),
+    "uncontrolled experiments": (uncontrolled_experiment, 1.6),
+    "repetitive looping": (repetitive_looping, 0.08),
+    "incoherent planning": (incoherent_planning, 0.04),
     "misaligned tool usage": (misaligned_tool_usage, 0.03),
 }
 """Kind -> (behaviour, weight). The eighth, error propagation, is acting on a false belief that one of these left."""
