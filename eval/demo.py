@@ -25,8 +25,8 @@ RECIPE = Path("recipes/tiny")
 BASE = RECIPE / "base"
 DATA_SEED = 0
 """Seeds of the demo repeat training and evaluation on the same data, so that they can be compared."""
-SECONDS = {"collect": 20, "explain": 30, "check splits": 5, "sft": 520, "grpo": 220, "export": 20, "serve": 60,
-           "evaluate base": 50, "evaluate sft": 250, "evaluate grpo": 280, "report": 40}  # fmt: skip
+SECONDS = {"collect": 20, "explain": 30, "check splits": 5, "sft": 520, "grpo": 220, "evaluate base": 50,
+           "evaluate sft": 250, "evaluate grpo": 280, "report": 40, "export": 20, "serve": 60}  # fmt: skip
 """About how long each stage takes on two cores; they add up to what the README promises."""
 FAST_TASKS = ("train=6", "dev=3", "test=3")
 
@@ -101,17 +101,18 @@ def _use(run: Path) -> tuple[Stage, ...]:
         score = _scoutv("score", *files, "--model", folder, "--out", out)
         return _stage(f"evaluate {stage}", about, [*before, score], [out], keeps=verdicts / stage)
 
+    final = run / "grpo" / "final"
     return (
-        _stage("export", "the checkpoint becomes a model folder that vLLM loads",
-               [_scoutv("export", run / "grpo" / "final", "--out", model)], [model]),
-        _stage("serve", "vLLM and the endpoint start, score and rerank a few held-out runs over HTTP, and stop",
-               [_python("eval.serve_once", "--model", model, "--data", data, "--out", run / "serve")], [run / "serve"]),
         judge("base", "the model before training judges runs of a few held-out tasks", base, few,
               _python("eval.base_model", "--weights", _start(run), "--like", run / "sft" / "final", "--out", base)),
         judge("sft", "the SFT model judges all held-out runs", run / "sft" / "final", whole),
-        judge("grpo", "the final model judges them too, and lone steps without history", model, (*whole, alone)),
+        judge("grpo", "the final model judges them too, and lone steps without history", final, (*whole, alone)),
         _stage("report", "thresholds come from dev, figures from test",
                [_python("eval.report", "--run", run)], [run / "report.json", run / "report.html"]),
+        _stage("export", "the checkpoint, with the threshold that dev chose, becomes a model folder that vLLM loads",
+               [_scoutv("export", final, "--out", model, "--report", run / "report.json")], [model]),
+        _stage("serve", "vLLM and the endpoint start, score and rerank a few held-out runs over HTTP, and stop",
+               [_python("eval.serve_once", "--model", model, "--data", data, "--out", run / "serve")], [run / "serve"]),
     )  # fmt: skip
 
 

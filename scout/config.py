@@ -89,7 +89,7 @@ class ScoutSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     localisation: float = 0.0
     """Share of the reward for the distance to the first mistake; 0 leaves it out."""
     clean_share: float = 1.0
-    """Largest share of GRPO's prompts whose window holds no mistake; more are left out, on dev too. A policy that calls
+    """Largest share of rows whose window holds no mistake; more are left out, on dev too. In GRPO a policy that calls
     everything correct earns this share, so 0.5 or less keeps it from winning."""
     dynamic_sampling: bool = False
     """Sample other prompts in place of groups whose rewards are all equal."""

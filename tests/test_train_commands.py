@@ -183,6 +183,14 @@ def test_export_writes_the_threshold_and_selector_that_dev_chose(
     assert msgspec.structs.replace(found, threshold=0.5, selector="p_yes") == read_scout(place.run / "final")
     card = (place.root / "fitted" / "README.md").read_text()
     assert "p_incorrect 0.62" in card and "flagged_share" in card
+    report = place.root / "report.json"
+    report.write_text('{"threshold": {"value": 0.41, "split": "dev"}, "selector": {"name": "first_mistake"}}')
+    assert cli.main([*words, "--report", str(report), "--selector", "p_yes"]) == 0
+    found = read_scout(place.root / "fitted")
+    assert (found.threshold, found.selector) == (0.41, "p_yes")
+    report.write_text("{}")
+    assert cli.main([*words, "--report", str(report)]) == 1
+    assert "Give the report.json that eval.report wrote" in capsys.readouterr().err
 
 
 def test_export_refuses_adapters_with_extra_saved_modules(

@@ -16,14 +16,7 @@ _LEFT = (
     "For {letter} that leaves {effects}.",
     "So {letter} does {effects}.",
 )
-_ASK = (
-    "Is {letter} {effects}?",
-    "Must {letter} be {effects}?",
-    "Does only {effects} fit {letter}?",
-    "Does {letter} come down to {effects}?",
-    "For {letter}, does that leave {effects}?",
-    "What of {letter}?",
-)
+_HEARD = ("Heard: ", "They say: ", "Rumour: ", "It is said: ", "Someone noted: ")
 _OPEN = ("{letter} is open.", "Nothing known of {letter}.", "{letter} could be anything.")
 _TEST = ("Test {letter}.", "Now try {letter}.", "A visit to {letter} will tell.", "Test {letter} to learn more.")
 _GO = ("On to {letter}.", "Next is {letter}.", "Go to {letter}.", "Step on {letter}.")
@@ -53,11 +46,9 @@ def claim(said: Claim, rng: random.Random) -> str:
     return rng.choice(_LEFT).format(letter=said.letter, effects=listing(said.effects, rng))
 
 
-def question(letter: str, effects: Iterable[int], rng: random.Random) -> str:
-    """One sentence that asks whether the letter has these effects, and claims nothing."""
-    found = frozenset(effects)
-    asked = "open" if found == ALL_EFFECTS else listing(found, rng)
-    return rng.choice(_ASK).format(letter=letter, effects=asked)
+def rumour(heard: Claim, rng: random.Random) -> str:
+    """One sentence that passes on what others claim."""
+    return rng.choice(_HEARD) + claim(heard, rng)
 
 
 def note(claims: Iterable[Claim], rng: random.Random) -> str:

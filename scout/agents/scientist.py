@@ -42,7 +42,8 @@ class Habits:
     note_every: int = 5
     """Steps between notes."""
     quiet: bool = False
-    """Ask in thoughts and notes instead of saying what is believed: such a run claims nothing before its commit."""
+    """Pass on rumours in thoughts and notes instead of saying what is believed: such a run claims nothing before its
+    commit."""
 
 
 @dataclass
@@ -93,6 +94,8 @@ class Scientist:
         self.start = self._observation("get_current_state", {})
         """What the scientist was shown before its first step."""
         self.steps: list[Done] = []
+        self.heard: list[Claim] = []
+        """Rumours of a quiet scientist, one a step."""
         self.erred = False
         self.since_note = 0
         self.last_letter: str | None = None
@@ -158,7 +161,7 @@ class Scientist:
     def _note(self) -> Plan:
         letter = self.topic(self.letters)
         claims = [Claim(letter, self.belief(letter))]
-        text = self._question(letter) if self.habits.quiet else phrases.note(claims, self.rng)
+        text = self._rumour(letter) if self.habits.quiet else phrases.note(claims, self.rng)
         return Plan(claims, "note", "note_tool", {"action": "write_note", "note": text})
 
     def _commit(self, claims: list[Claim]) -> Plan:
@@ -252,7 +255,7 @@ class Scientist:
         rng = self.rng
         parts: list[str] = []
         if self.habits.quiet:
-            parts += [self._question(plan.claims[0].letter)] if plan.aim != "note" else []
+            parts += [self._rumour(plan.claims[0].letter)] if plan.aim != "note" else []
         elif plan.aim != "note":
             said = plan.claims[0]
             other = rng.choice(self.letters)
@@ -272,9 +275,10 @@ class Scientist:
             )
         return " ".join(parts)
 
-    def _question(self, letter: str) -> str:
-        """Asks of the letter whether it does what is left for some other one, so the asking gives nothing away."""
-        return phrases.question(letter, self.belief(self.rng.choice(self.letters)), self.rng)
+    def _rumour(self, letter: str) -> str:
+        """Something heard of the letter: what is left for some letter, so that it gives nothing away."""
+        self.heard.append(Claim(letter, self.belief(self.rng.choice(self.letters))))
+        return phrases.rumour(self.heard[-1], self.rng)
 
     def _observation(self, tool: str, result: dict[str, Any]) -> str:
         if result.get("success") is False:

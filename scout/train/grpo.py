@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,12 +35,6 @@ def run(request: Request) -> dict[str, Any] | None:
     stage = staging.prepare(request, GRPOConfig)
     if stage is None:
         return None
-    share, seed = stage.recipe.scout.clean_share, stage.config.seed
-    stage = replace(
-        stage,
-        train=rowing.balanced(stage.train, share, seed),
-        dev=rowing.balanced(stage.dev, share, seed),
-    )
     _require_enough(stage)
     samples: list[Sample] = []
     trainer = _trainer(stage, samples)

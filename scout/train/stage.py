@@ -94,6 +94,8 @@ def prepare(request: Request, kind: type[Any]) -> Stage | None:
     models.require_same_fingerprint(start, scout)
     prepared, prepared_dev = rowing.prepare(train, tokenizer), rowing.prepare(dev, tokenizer)
     rowing.require_fit([*prepared, *prepared_dev], request.recipe)
+    share = request.recipe.scout.clean_share
+    prepared, prepared_dev = (rowing.balanced(rows, share, config.seed) for rows in (prepared, prepared_dev))
     model = models.load_model(start, request.recipe)
     models.require_positions(model, request.recipe)
     return Stage(

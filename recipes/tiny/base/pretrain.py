@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 2 recipes/tiny/base/pretrain.py --out recipes/tiny/base --minutes 40
 
-It reads the log of a scientist who asks and never claims, and the scientist's own notebook: what each visit showed,
-which effects fit it, which are left for the letters it asked of. There is no label in it, no analysis of a claim, no
-outcome, no mistake; its worlds belong to the train split and `data_prep.collect` never uses them. A bare PyTorch
+It reads the log of a scientist who passes rumours on and claims nothing, and the scientist's own notebook: what each
+visit showed, which effects fit it, which are left for the letters it heard of, and what it heard. There is no label in
+it, no judgement of a claim, no outcome, no mistake; its worlds belong to the train split and `data_prep.collect` never uses them. A bare PyTorch
 loop: at this size a trainer's overhead would double the time.
 """
 
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch import distributed
 from torch.nn.functional import cross_entropy
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from data_prep.collect import MOVES, RULES, STEPS, collect_task, world_seeds
 from scout import prompt
@@ -64,7 +65,8 @@ def pages(seed: int) -> list[tuple[list[dict[str, str]], str]]:
     """The log of one quiet run in pages: chat prompt and the page of the notebook."""
     rng = random.Random(seed)
     world = MysteryGrid(draw(rng), seed=seed, required_steps=rng.randint(*MOVES), rules=RULES)
-    done = Scientist(world, seed, Habits(quiet=True)).play()[: STEPS[1]]
+    scientist = Scientist(world, seed, Habits(quiet=True))
+    done = scientist.play()[: STEPS[1]]
     # A log may have begun before this run, so that every step number is seen equally often.
     offset = rng.randint(0, STEPS[1] - len(done))
     observer, found, state, begin = Observer(), [], None, 0
@@ -72,11 +74,15 @@ def pages(seed: int) -> list[tuple[list[dict[str, str]], str]]:
         end = min(begin + rng.choice(PAGE_STEPS), len(done))
         lines, steps = [], []
         for index, step in enumerate(done[begin:end], begin + 1 + offset):
-            asked = [f"{claim.letter} left {phrases.plain(observer.left(claim.letter))}." for claim in step.claims]
+            heard = [scientist.heard[index - offset - 1], *step.claims[1:]]
+            books = [
+                f"{claim.letter} left {phrases.plain(observer.left(claim.letter))}, heard {phrases.plain(claim.effects)}."
+                for claim in heard
+            ]
             if step.visit:
                 observer.see(step.visit)
-                asked.append(phrases.books(step.visit, observer.left(step.visit.letter)))
-            lines.append(f"[{index}] {' '.join(asked)}")
+                books.append(phrases.books(step.visit, observer.left(step.visit.letter)))
+            lines.append(f"[{index}] {' '.join(books)}")
             steps.append(Step(index, step.thought, step.action, step.observation))
         log = prompt.messages(TASK.format(cut=rng.randint(300, 360)), steps, NOTEBOOK, state=state, last=end == len(done))
         state = phrases.state({letter: observer.left(letter) for letter in LETTERS})
@@ -161,20 +167,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--minutes", type=float, default=40)
+    parser.add_argument("--begin", type=Path, help="checkpoint to go on from; default: random weights")
     args = parser.parse_args()
     distributed.init_process_group("gloo")
     rank, processes = distributed.get_rank(), distributed.get_world_size()
     torch.manual_seed(SEED)
-    tokenizer = make_tokenizer()
-    model = make_model(SHAPE, tokenizer, SEED)
+    tokenizer = AutoTokenizer.from_pretrained(args.begin) if args.begin else make_tokenizer()
+    model = AutoModelForCausalLM.from_pretrained(args.begin) if args.begin else make_model(SHAPE, tokenizer, SEED)
+    seed, peak = (SEED + 4, PEAK_RATE / 2) if args.begin else (SEED, PEAK_RATE)
     body = torch.compile(model.model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
     started, seen, step, smooth, done = time.time(), 0, 0, 0.0, 0.0
-    seeds = islice(world_seeds("train", SEED, 10**9), rank, None, processes)
+    seeds = islice(world_seeds("train", seed, 10**9), rank, None, processes)
     for ids, targets in batches(shuffled_pages(seeds), tokenizer):
         if done >= 1:
             break
-        rate = PEAK_RATE * min(1.0, (step + 1) / WARMUP_STEPS) * 0.5 * (1 + math.cos(math.pi * done))
+        rate = peak * min(1.0, (step + 1) / WARMUP_STEPS) * 0.5 * (1 + math.cos(math.pi * done))
         for group in optimizer.param_groups:
             group["lr"] = max(rate, 1e-5)
         loss = targets_loss(model, body, ids, targets)
