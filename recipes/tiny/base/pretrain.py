@@ -4,8 +4,8 @@
 
 It reads the log of a scientist who passes rumours on and claims nothing, and the scientist's own notebook: what each
 visit showed, which effects fit it, which are left for the letters it heard of, and what it heard. There is no label in
-it, no judgement of a claim, no outcome, no mistake; its worlds belong to the train split and `data_prep.collect` never uses them. A bare PyTorch
-loop: at this size a trainer's overhead would double the time.
+it, no judgement of a claim, no outcome, no mistake; its worlds belong to the train split and `data_prep.collect` never
+uses them. A bare PyTorch loop: at this size a trainer's overhead would double the time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from scout.train.fresh import make_model, train_tokenizer
 from scout.trajectory import Step
 from scout.worlds.effects import LETTERS, draw
 from scout.worlds.mystery_grid import MysteryGrid
-from scout.worlds.observer import Observer
+from scout.worlds.observer import Claim, Observer
 
 SHAPE = FreshModel(
     vocabulary=1024, hidden_size=128, layers=4, heads=4, kv_heads=4, intermediate_size=512, init_std=0.06
@@ -75,20 +75,22 @@ def pages(seed: int) -> list[tuple[list[dict[str, str]], str]]:
         lines, steps = [], []
         for index, step in enumerate(done[begin:end], begin + 1 + offset):
             heard = [scientist.heard[index - offset - 1], *step.claims[1:]]
-            books = [
-                f"{claim.letter} left {phrases.plain(observer.left(claim.letter))}, heard {phrases.plain(claim.effects)}."
-                for claim in heard
-            ]
+            books = [_heard(claim, observer) for claim in heard]
             if step.visit:
                 observer.see(step.visit)
                 books.append(phrases.books(step.visit, observer.left(step.visit.letter)))
             lines.append(f"[{index}] {' '.join(books)}")
             steps.append(Step(index, step.thought, step.action, step.observation))
-        log = prompt.messages(TASK.format(cut=rng.randint(300, 360)), steps, NOTEBOOK, state=state, last=end == len(done))
+        task = TASK.format(cut=rng.randint(300, 360))
+        log = prompt.messages(task, steps, NOTEBOOK, state=state, last=end == len(done))
         state = phrases.state({letter: observer.left(letter) for letter in LETTERS})
         found.append((log, "\n".join([*lines, f"State: {state}"] if end < len(done) else lines)))
         begin = end
     return found
+
+
+def _heard(claim: Claim, observer: Observer) -> str:
+    return f"{claim.letter} left {phrases.plain(observer.left(claim.letter))}, heard {phrases.plain(claim.effects)}."
 
 
 def shuffled_pages(seeds: Iterator[int]) -> Iterator[tuple[list[dict[str, str]], str]]:
