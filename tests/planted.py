@@ -145,7 +145,7 @@ def asserts_something_else(_: Trajectory, paragraphs: dict[int, str]) -> int | N
 
 PLANTS: list[Plant] = [
     wrong_number, wrong_place, wrong_parity, wrong_slope, wrong_letter, later_visit, invented_visit, no_visit,
-    left_lacks_one, left_has_one_more, fits_lacks_one, state_before_lacks_one, hindsight, says_another, says_less, says_more,
-    says_nothing_known, flipped_comparison, flipped_fault, flipped_test, invented_test, invented_refusal,
-    speaks_of_labels, asserts_something_else,
+    left_lacks_one, left_has_one_more, fits_lacks_one, state_before_lacks_one, hindsight, says_another, says_less,
+    says_more, says_nothing_known, flipped_comparison, flipped_fault, flipped_test, invented_test,
+    invented_refusal, speaks_of_labels, asserts_something_else,
 ]  # fmt: skip
