@@ -19,7 +19,11 @@ CITED = re.compile(
     r"fits ([a-z ]+), left ([a-z ]+)\.",
     flags=re.ASCII,
 )
-SAID = re.compile(r"([A-E]) left ([a-z ]+), (?:says|claims|holds) ([a-z ]+): (same|agrees|differs|conflicts)\.")
+SAID = re.compile(
+    r"([A-E]) left ([a-z ]+), (?:says|claims|holds) ([a-z ]+), left ([a-z ]+): (same|agrees|differs|conflicts)\."
+)
+MARKED = re.compile(r"([a-z]+) (in|no)")
+"""An effect of one list and whether the other one has it."""
 TESTED = re.compile(r"test ([A-E]) left ([a-z ]+): (tells|tells nothing)\.")
 MISSED = re.compile(r"test ([A-E]) on ([A-EX]): tells nothing\.")
 REFUSED = re.compile(r"refused\.")
@@ -78,13 +82,25 @@ def _step(step: Step, text: str, left: Left) -> list[str]:
 
 
 def _claims(step: Step, text: str, left: Left) -> Iterator[str]:
-    for letter, stated, said, verdict in SAID.findall(text):
+    for letter, stated, marked, again, verdict in SAID.findall(text):
+        said = " or ".join(name for name, _ in _marks(marked))
+        if [name for name, _ in _marks(again)] != stated.split(" or "):
+            yield f"{letter} left {stated!r} and then {again!r}"
+        for name, mark in (*_marks(marked), *_marks(again)):
+            if (name in said.split(" or ") and name in stated.split(" or ")) != (mark == "in"):
+                yield f"{name!r} is not {mark!r}"
         if _effects(stated) != left.get(letter, frozenset(EFFECTS)):
             yield f"{letter} left {stated!r} does not follow from the visits cited so far"
         if not _says(f"{step.thought} {step.action}", letter, said):
             yield f"the step does not say {said!r} of {letter}"
         if (stated == said) != (verdict in ("same", "agrees")):
             yield f"{said!r} against {stated!r} is not what {verdict!r} means"
+
+
+def _marks(listed: str) -> list[tuple[str, str]]:
+    """(effect, mark) of a marked list; ("", "") for an entry that has no mark."""
+    found = (MARKED.fullmatch(entry) for entry in listed.split(" or "))
+    return [(m[1], m[2]) if m else ("", "") for m in found]
 
 
 def _tests(step: Step, text: str, left: Left) -> Iterator[str]:

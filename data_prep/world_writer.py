@@ -1,6 +1,6 @@
 """Writer `world`: step analyses of Mystery Grid runs from the visible evidence, and the state that windows carry.
 
-For each step: what is left for the letter it speaks of against what it says, whether a declared test can tell
+For each step: what is left for the letter it speaks of against what it says, effect by effect, whether a declared test can tell
 something, then what the visit of this very step leaves. The order matters: a step is judged before its own outcome.
 """
 
@@ -10,7 +10,7 @@ import random
 import re
 from dataclasses import dataclass
 
-from scout.agents.phrases import books, plain, state
+from scout.agents.phrases import books, compared, plain, state
 from scout.errors import InputError
 from scout.trajectory import Step, Trajectory
 from scout.worlds.effects import LETTERS
@@ -79,9 +79,12 @@ def analyse(run: Trajectory, rng: random.Random) -> Analysis:
 
 
 def _claim(observer: Observer, claim: Claim, words: Wording) -> str:
+    """What is left, what is said with each effect looked up in what is left, and the other way round: a small reader
+    compares two lists only one effect at a time."""
     verdict = words.differs if observer.judge_claim(claim) else words.same
-    left = plain(observer.left(claim.letter))
-    return f"{claim.letter} left {left}, {words.says} {plain(claim.effects)}: {verdict}."
+    left, said = plain(observer.left(claim.letter)), plain(claim.effects)
+    looked_up = f"{words.says} {compared(said, left)}, left {compared(left, said)}"
+    return f"{claim.letter} left {left}, {looked_up}: {verdict}."
 
 
 def _test(observer: Observer, letter: str, visit: Visit | None, step: Step) -> str:

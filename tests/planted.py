@@ -78,7 +78,9 @@ def fits_lacks_one(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
 
 
 def state_before_lacks_one(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(paragraphs, r"([A-E]) left ([a-z]+) or ([a-z ]+), ", lambda m: f"{m[1]} left {m[3]}, ")
+    return first(
+        paragraphs, r"([A-E]) left ([a-z]+) or ([a-z ]+), (?=says|claims|holds)", lambda m: f"{m[1]} left {m[3]}, "
+    )
 
 
 def hindsight(run: Trajectory, paragraphs: dict[int, str]) -> int | None:
@@ -94,23 +96,31 @@ def hindsight(run: Trajectory, paragraphs: dict[int, str]) -> int | None:
 def says_another(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
     return first(
         paragraphs,
-        r"(says|claims|holds) (?!open)([a-z ]+): \w+\.",
-        lambda m: f"{m[1]} {'slope' if m[2] != 'slope' else 'gift'}: differs.",
+        r"(says|claims|holds) (?!open)([a-z ]+), left open \w+: \w+\.",
+        lambda m: f"{m[1]} {'slope' if 'slope' not in m[2] else 'gift'} no, left open no: differs.",
     )
 
 
 def says_less(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(paragraphs, r"(says|claims|holds) [a-z]+ or ([a-z ]+): \w+\.", lambda m: f"{m[1]} {m[2]}: differs.")
+    return first(paragraphs, r"(says|claims|holds) [a-z]+ (?:in|no) or ", lambda m: f"{m[1]} ")
 
 
 def says_more(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(
-        paragraphs, r"(says|claims|holds) (?!open)([a-z ]+): \w+\.", lambda m: f"{m[1]} {m[2]} or slope: differs."
-    )
+    return first(paragraphs, r"(says|claims|holds) (?!open|.*slope)", lambda m: f"{m[1]} slope no or ")
 
 
 def says_nothing_known(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
-    return first(paragraphs, r"(says|claims|holds) (?!open)[a-z ]+: \w+\.", lambda m: f"{m[1]} open: differs.")
+    return first(paragraphs, r"(says|claims|holds) (?!open)[a-z ]+, left", lambda m: f"{m[1]} open no, left")
+
+
+def wrong_mark(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
+    return first(paragraphs, r" in( or [a-z ]+)?: ", lambda m: f" no{m[1] or ''}: ")
+
+
+def lists_another_left(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
+    return first(
+        paragraphs, r", left ([a-z]+) (in|no): ", lambda m: f", left {'gift' if m[1] != 'gift' else 'plus'} no: "
+    )
 
 
 def flipped_comparison(_: Trajectory, paragraphs: dict[int, str]) -> int | None:
@@ -146,6 +156,6 @@ def asserts_something_else(_: Trajectory, paragraphs: dict[int, str]) -> int | N
 PLANTS: list[Plant] = [
     wrong_number, wrong_place, wrong_parity, wrong_slope, wrong_letter, later_visit, invented_visit, no_visit,
     left_lacks_one, left_has_one_more, fits_lacks_one, state_before_lacks_one, hindsight, says_another, says_less,
-    says_more, says_nothing_known, flipped_comparison, flipped_fault, flipped_test, invented_test,
-    invented_refusal, speaks_of_labels, asserts_something_else,
+    says_more, says_nothing_known, wrong_mark, lists_another_left, flipped_comparison, flipped_fault, flipped_test,
+    invented_test, invented_refusal, speaks_of_labels, asserts_something_else,
 ]  # fmt: skip

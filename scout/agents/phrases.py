@@ -103,3 +103,9 @@ def plain(effects: Iterable[int]) -> str:
     if len(found) == len(ALL_EFFECTS):
         return "open"
     return " or ".join(NAMES[effect][0] for effect in found) or "none"
+
+
+def compared(listed: str, other: str) -> str:
+    """The effects of one `plain` list, each with `in` or `no`: whether the other list has it."""
+    known = other.split(" or ")
+    return " or ".join(f"{name} {'in' if name in known else 'no'}" for name in listed.split(" or "))
