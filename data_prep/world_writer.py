@@ -1,7 +1,8 @@
 """Writer `world`: step analyses of Mystery Grid runs from the visible evidence, and the state that windows carry.
 
-For each step: what is left for the letter it speaks of against what it says, effect by effect, whether a declared test can tell
-something, then what the visit of this very step leaves. The order matters: a step is judged before its own outcome.
+For each step: what is left for the letter it speaks of against what it says, effect by effect, whether a declared test
+can tell something, then what the visit of this very step leaves. The order matters: a step is judged before its own
+outcome.
 """
 
 from __future__ import annotations
