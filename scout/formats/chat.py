@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from scout.errors import Problem
+from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
 from scout.formats.source import Raw, Record, Source, build_all, decode, keys
 from scout.formats.stats import digest
@@ -114,15 +115,18 @@ def _build(record: Record, stem: str, problems: list[Problem]) -> Trajectory | N
     if len(problems) > before:
         return None
     recorder = Recorder(record.ref)
+    positions = Positions()
     for position, message in enumerate(messages):
         if message is not None:
             _record(recorder, position, message)
+            positions.note(position, recorder.steps)
     if not recorder.steps:
         problems.append(Problem(record.where, "messages", "no assistant message", "at least one"))
         return None
     first = messages[0]
     system = content_text(first.content, Counter()) if first is not None and first.role == "system" else ""
-    return _trajectory(run, recorder, record, system, stem)
+    trajectory = _trajectory(run, recorder, record, system, stem)
+    return msgspec.structs.replace(trajectory, meta={**trajectory.meta, "messages": positions.messages})
 
 
 def _record(recorder: Recorder, position: int, message: _Message) -> None:
