@@ -92,14 +92,15 @@ def read(source: Source) -> Iterator[Trajectory]:
         source = msgspec.structs.replace(source, shape="object")
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        trajectory = _build(record, source.stem, problems)
+        trajectory = build_run(record, source.stem, problems)
         if trajectory is not None:
             yield trajectory
 
     return build_all(source, build)
 
 
-def _build(record: Record, stem: str, problems: list[Problem]) -> Trajectory | None:
+def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory | None:
+    """The run in one record, or None after adding what is wrong with it to `problems`."""
     before = len(problems)
     if bytes(record.raw).lstrip().startswith(b"["):
         run: _Run | None = _Run(messages=decode(record.raw, list[msgspec.Raw], record.where, problems))
