@@ -8,11 +8,17 @@ from types import ModuleType
 from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
-from scout.formats import atif, chat, own, tau_bench
+from scout.formats import atif, chat, own, tau_bench, who_and_when
 from scout.formats.source import Source, keys, open_source
 from scout.trajectory import Trajectory
 
-READERS: Mapping[str, ModuleType] = {"scout": own, "atif": atif, "tau_bench": tau_bench, "chat": chat}
+READERS: Mapping[str, ModuleType] = {
+    "scout": own,
+    "atif": atif,
+    "tau_bench": tau_bench,
+    "who_and_when": who_and_when,
+    "chat": chat,
+}
 """Name -> module with `LOOKED_FOR`, `matches(source)` and `read(source)`. A new reader is one file and one entry."""
 
 

@@ -1,0 +1,99 @@
+"""Reader of multi-agent runs under `history`, as Who&When and TracerTraj write them.
+
+Every message is a step and its author stays in front of the text, except a terminal's, which is the observation of the
+step before it, and a human's, which is task in front of the first step and observation after it. The answer and the
+labels (`mistake_*`, `ground_truth`) are no part of the run; nothing of them is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from scout.errors import Problem
+from scout.formats.positions import Positions
+from scout.formats.run import Recorder
+from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.trajectory import Outcome, Trajectory
+
+LOOKED_FOR = 'an object or JSON lines with "history" (messages), "question" and "mistake_step"'
+_TERMINAL = re.compile(r"^computer_?terminal$", re.IGNORECASE)
+_LABELS = ("ground_truth", "mistake_agent", "mistake_step", "mistake_reason", "mistake_type", "labels")
+
+
+class _Message(msgspec.Struct):
+    content: str
+    role: str
+    name: str | None = None
+
+    @property
+    def author(self) -> str:
+        """The agent: its name, or the role where messages have no name."""
+        return self.name or self.role
+
+
+class _Run(msgspec.Struct):
+    history: list[msgspec.Raw]
+    question: str
+    question_ID: str | None = None
+    is_correct: bool | None = None
+    is_corrected: bool | None = None
+
+
+def matches(source: Source) -> bool:
+    """Whether the first record has a history, a question and the place of a mistake."""
+    return keys(source.first).keys() >= {"history", "question", "mistake_step"}
+
+
+def read(source: Source) -> Iterator[Trajectory]:
+    """The runs. Raises FormatError listing all problems of the file."""
+
+    def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
+        run = decode(record.raw, _Run, record.where, problems)
+        if run is None:
+            return
+        before = len(problems)
+        messages = [
+            decode(raw, _Message, f"{record.where}:history[{at}]", problems) for at, raw in enumerate(run.history)
+        ]
+        if len(problems) > before:
+            return
+        name = source.stem if record.number is None else f"{source.stem}:{record.number}"
+        trajectory = _trajectory(run, [message for message in messages if message], record, name)
+        if trajectory is None:
+            problems.append(Problem(record.where, "history", "no message of an agent", "at least one"))
+            return
+        yield trajectory
+
+    return build_all(source, build)
+
+
+def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) -> Trajectory | None:
+    recorder = Recorder(record.ref)
+    positions = Positions()
+    authors: list[str] = []
+    for position, message in enumerate(messages):
+        text = f"{message.author}: {message.content}"
+        outside = _TERMINAL.match(message.author) or message.author == "human"
+        if outside and (recorder.steps or message.author == "human"):
+            recorder.context(text)
+        else:
+            recorder.turn(position, text, ())
+            authors.append(message.author)
+        positions.note(position, recorder.steps)
+    if not recorder.steps:
+        return None
+    raw: Raw = record.raw
+    recorder.not_followed.extend(f"{key}: a label or the answer" for key in keys(raw) if key in _LABELS)
+    passed = run.is_correct if run.is_correct is not None else run.is_corrected
+    meta = {"format": "who_and_when", "source_file": record.where}
+    meta |= {"messages": positions.messages, "authors": authors}
+    return recorder.trajectory(
+        f"{run.question_ID}:{name}" if run.question_ID else name,
+        task_id=run.question_ID,
+        outcome=Outcome(passed=passed),
+        meta=meta,
+        task_text=run.question,
+    )
