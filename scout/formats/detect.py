@@ -15,9 +15,9 @@ from scout.trajectory import Trajectory
 READERS: Mapping[str, ModuleType] = {
     "scout": own,
     "atif": atif,
+    "chat": chat,
     "tau_bench": tau_bench,
     "who_and_when": who_and_when,
-    "chat": chat,
 }
 """Name -> module with `LOOKED_FOR`, `matches(source)` and `read(source)`. A new reader is one file and one entry."""
 
