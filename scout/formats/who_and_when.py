@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -88,7 +89,7 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
     raw: Raw = record.raw
     recorder.not_followed.extend(f"{key}: a label or the answer" for key in keys(raw) if key in _LABELS)
     passed = run.is_correct if run.is_correct is not None else run.is_corrected
-    meta = {"format": "who_and_when", "source_file": record.where}
+    meta: dict[str, Any] = {"format": "who_and_when", "source_file": record.where}
     meta |= {"messages": positions.messages, "authors": authors}
     return recorder.trajectory(
         f"{run.question_ID}:{name}" if run.question_ID else name,
