@@ -3,9 +3,10 @@
     python -m data_prep.explain --data runs/demo/data --out runs/demo/rows --recipe recipes/tiny/sft.yaml \
         --model recipes/tiny/base
 
-The writer `world` takes its reasons from the evidence a rational observer has seen. Verdicts parsed back from each
-analysis must equal the gold labels exactly and an independent check has to find every cited fact; an analysis that
-fails is written again, then dropped and counted.
+The writer `world` takes its reasons from the evidence a rational observer has seen, `labels` from the annotators.
+Verdicts parsed back from each analysis must equal the gold labels exactly, none may speak of labels it was given, and
+for `world` an independent check has to find every cited fact; an analysis that fails is written again, then dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from data_prep import check
+from data_prep import check, labels_writer
 from data_prep.world_writer import Analysis, analyse
 from scout import budget, prompt
 from scout.config import Recipe, load_recipe
@@ -40,7 +41,10 @@ STATE_MARGIN = 8
 SPLITS = ("train", "dev")
 
 Writer = Callable[[Trajectory, random.Random], Analysis]
-WRITERS: Mapping[str, Writer] = {"world": analyse}
+Check = Callable[[Trajectory, Mapping[int, str]], list[str]]
+WRITERS: Mapping[str, Writer] = {"world": analyse, "labels": labels_writer.analyse}
+CHECKS: Mapping[Writer, Check] = {labels_writer.analyse: labels_writer.problems}
+"""Writer -> what is wrong with its analysis, where that is not `_world_problems`, which knows one world only."""
 
 
 def known_part(run: Trajectory) -> tuple[Trajectory, str | None]:
@@ -78,7 +82,7 @@ def rows_of(run: Trajectory, split: str, recipe: Recipe, tokenizer: Any, writer:
     for attempt in range(TRIES):
         analysis = writer(run, random.Random(f"{run.id}/{attempt}"))
         rows = [_row(run, number, window, analysis, frame) for number, window in enumerate(windows, 1)]
-        problem = _problem(run, analysis, rows)
+        problem = _problem(run, analysis, rows, CHECKS.get(writer, _world_problems))
         if not problem:
             for row in rows:
                 row["cut"] += [left_out] if left_out else []
@@ -134,17 +138,20 @@ def _row(run: Trajectory, number: int, window: budget.Window, analysis: Analysis
     }
 
 
-def _problem(run: Trajectory, analysis: Analysis, rows: Sequence[Mapping[str, Any]]) -> str:
+def _problem(run: Trajectory, analysis: Analysis, rows: Sequence[Mapping[str, Any]], facts: Check) -> str:
     """Why the analysis cannot be used: verdicts that differ from the labels, or facts that are not there."""
     for row in rows:
         reply = parse_reply(row["completion"], row["indices"], True)
         gold = {i: label for i, label in zip(row["indices"], row["gold"], strict=True) if label != "unlabelled"}
         if not reply.readable or reply.contradictions or reply.block != gold or reply.paragraph_labels != gold:
             return f"verdicts differ from the labels: {reply.problem or reply.contradictions or reply.block}"
+    return "; ".join(facts(run, analysis.paragraphs)[:3])
+
+
+def _world_problems(run: Trajectory, paragraphs: Mapping[int, str]) -> list[str]:
     assert run.labels is not None
     labels = dict(enumerate(run.labels.step_labels, 1))
-    wrong = check.contradictions(analysis.paragraphs, labels) or check.problems(run, analysis.paragraphs)
-    return "; ".join(wrong[:3])
+    return check.contradictions(paragraphs, labels) or check.problems(run, paragraphs)
 
 
 @cache

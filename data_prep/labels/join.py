@@ -75,7 +75,7 @@ Place = Callable[[Trajectory, int], int | None]
 def records(path: str | Path, kind: type[T]) -> list[tuple[str, int | None, T]]:
     """(place, number in the file, record) of every record. Raises FormatError listing all that are wrong."""
     problems: list[Problem] = []
-    found = []
+    found: list[tuple[str, int | None, T]] = []
     for record in open_source(path).records():
         value = decode(record.raw, kind, record.where, problems)
         if value is not None:
