@@ -43,7 +43,7 @@ def analyse(run: Trajectory, rng: random.Random) -> Analysis:
 
 def problems(run: Trajectory, paragraphs: Mapping[int, str]) -> list[str]:
     """Paragraphs that speak of labels they were given, in words that the run itself has not used so far."""
-    found = []
+    found: list[str] = []
     seen = run.task.text.casefold()
     for step in run.steps:
         seen += f"\n{step.thought}\n{step.action}\n{step.observation}".casefold()
