@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
-from scout.formats import atif, chat, openhands, own, tau_bench, who_and_when
+from scout.formats import atif, chat, claude_code, codex, openhands, own, tau_bench, who_and_when
 from scout.formats.source import Source, keys, open_source
 from scout.trajectory import Trajectory
 
@@ -16,6 +16,8 @@ READERS: Mapping[str, ModuleType] = {
     "scout": own,
     "atif": atif,
     "chat": chat,
+    "claude_code": claude_code,
+    "codex": codex,
     "openhands": openhands,
     "tau_bench": tau_bench,
     "who_and_when": who_and_when,
