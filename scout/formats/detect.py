@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
-from scout.formats import atif, chat, claude_code, codex, openhands, own, tau_bench, who_and_when
+from scout.formats import atif, chat, claude_code, codex, openhands, otel, own, tau_bench, who_and_when
 from scout.formats.source import Source, keys, open_source
 from scout.trajectory import Trajectory
 
@@ -19,6 +19,7 @@ READERS: Mapping[str, ModuleType] = {
     "claude_code": claude_code,
     "codex": codex,
     "openhands": openhands,
+    "otel": otel,
     "tau_bench": tau_bench,
     "who_and_when": who_and_when,
 }
