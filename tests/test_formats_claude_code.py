@@ -85,7 +85,12 @@ def test_a_trial_gives_id_and_outcome(tmp_path: Path, reward: float | None, pass
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [('{"type": "user", "sessionId": "s"', r"a\.jsonl:2"), ('{"type": "user", "message": {"content": 3}}', "content")],
+    [
+        ('{"type": "user", "sessionId": "s"', r"a\.jsonl:2"),
+        ('{"type": "user", "message": {"content": 3}}', "content"),
+        ('{"type": "user", "uuid": 3, "sessionId"', "uuid"),
+        ('{"type": "user", "uuid": -1e999}', "uuid"),
+    ],
 )
 def test_a_bad_entry_is_refused_with_its_line(tmp_path: Path, line: str, told: str) -> None:
     (tmp_path / "a.jsonl").write_text('{"type": "user", "sessionId": "s", "message": {"content": "Hi"}}\n' + line)

@@ -110,7 +110,7 @@ def test_every_file_loads_or_is_refused_with_a_reason(shared_data: Path) -> None
                 loaded[folder] += 1
                 assert runs
     assert loaded == {
-        "harbor_atif": 11,
+        "harbor_atif": 12,
         "codetracer": 28,
         "agentrx": 2,
         "agentprocessbench": 1,

@@ -1,7 +1,7 @@
 """`scoutv convert`: recorded runs of any known format -> one file of Scout's JSON lines.
 
-Folders are searched for .json, .jsonl and .ndjson files, plain or compressed; what is no run there is passed over. A
-file that is named and cannot be read is refused. A refused file does not stop the others.
+Folders are searched for .json, .jsonl and .ndjson files, plain or compressed, and for .eval files; what is no run there
+is passed over. A file that is named and cannot be read is refused. A refused file does not stop the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scout.formats.source import open_source
 from scout.formats.table import table
 from scout.trajectory import Trajectory
 
-_DATA_NAME = re.compile(r"\.(json|jsonl|ndjson)(\.gz|\.zst)?$")
+_DATA_NAME = re.compile(r"\.((json|jsonl|ndjson)(\.gz|\.zst)?|eval)$")
 _PROGRESS_SECONDS = 2.0
 _REASON_LINES = 5
 _LISTED = 20

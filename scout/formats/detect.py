@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
-from scout.formats import atif, chat, claude_code, codex, openhands, otel, own, tau_bench, who_and_when
+from scout.formats import atif, chat, claude_code, codex, inspect_log, openhands, otel, own, tau_bench, who_and_when
 from scout.formats.source import Source, keys, open_source
 from scout.trajectory import Trajectory
 
@@ -18,6 +18,7 @@ READERS: Mapping[str, ModuleType] = {
     "chat": chat,
     "claude_code": claude_code,
     "codex": codex,
+    "inspect": inspect_log,
     "openhands": openhands,
     "otel": otel,
     "tau_bench": tau_bench,

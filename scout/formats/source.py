@@ -1,4 +1,4 @@
-"""One file of runs, whatever its shape: a JSON object, a JSON array or JSON lines, plain or compressed.
+"""One file of runs, whatever its shape: a JSON object, a JSON array, JSON lines, plain or compressed, or a zip of JSON.
 
 Readers get a `Source` and walk its records. JSON is kept raw until a reader decodes the part it wants, so a file costs
 about its own size in memory, not that of all the Python objects in it.
@@ -15,7 +15,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 import msgspec
 
 from scout.errors import FormatError, Problem, printable, refuse, shown
-from scout.lines import open_lines
+from scout.formats import archive
+from scout.lines import open_lines, require_file
 from scout.records import describe
 from scout.trajectory import Trajectory
 
@@ -23,8 +24,11 @@ T = TypeVar("T")
 Raw = bytes | msgspec.Raw
 
 HINT = "Repair or remove what is listed; nothing of this file was read."
+ZIP_FOLDER = "samples/"
+ZIP_HEADERS = ("header.json", "_journal/start.json")
+"""Where the one known zip of runs, an Inspect log, has its runs, and what they have in common."""
 LINES_NAME = re.compile(r"\.(jsonl|ndjson)(\.gz|\.zst)?$")
-_SUFFIXES = re.compile(r"\.(jsonl|ndjson|json)(\.gz|\.zst)?$")
+_SUFFIXES = re.compile(r"\.(jsonl|ndjson|json|eval|txt)(\.gz|\.zst)?$")
 _LOOSE = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _MISSING = re.compile(r"missing required field `([^`]*)`")
@@ -38,7 +42,7 @@ class Record(NamedTuple):
     ref: str
     """The same with the file's name only: prefix of a step's `source_ref`."""
     number: int | None
-    """Line (1-based) or item (0-based); None when the file is one object."""
+    """Line (1-based) or item (0-based); None when the file is one object or a zip, whose members have names."""
     raw: Raw
 
 
@@ -46,16 +50,21 @@ class Source(msgspec.Struct, frozen=True):
     """A file that was opened far enough to know its shape."""
 
     path: Path
-    shape: Literal["object", "array", "lines"]
+    shape: Literal["object", "array", "lines", "zip"]
     first: Raw
-    """The first record, still raw; empty for an empty array."""
+    """The first record, still raw; empty for an empty array. Of a zip: its header."""
     data: bytes = b""
-    """The whole document; empty for JSON lines, which are streamed."""
+    """The whole document; empty for JSON lines and a zip, which are streamed."""
 
     @property
     def stem(self) -> str:
         """File name without the suffixes of data and compression."""
         return _SUFFIXES.sub("", self.path.name)
+
+    @property
+    def streamed(self) -> bool:
+        """Whether records come from the file one by one, so that no more than one is in memory."""
+        return self.shape in ("lines", "zip")
 
     def records(self) -> Iterator[Record]:
         """Every record in file order. A line that is no JSON comes as it is; decoding it reports the problem."""
@@ -64,6 +73,9 @@ class Source(msgspec.Struct, frozen=True):
         elif self.shape == "array":
             for number, raw in enumerate(msgspec.json.decode(self.data, type=list[msgspec.Raw])):
                 yield self._numbered(number, raw)
+        elif self.shape == "zip":
+            for name, data in archive.members(self.path, ZIP_FOLDER):
+                yield Record(f"{self.path}:{name}", f"{self.path.name}:{name}", None, canonical(data) or data)
         else:
             for number, line in open_lines(self.path):
                 yield self._numbered(number, canonical(line) or line)
@@ -77,7 +89,10 @@ def open_source(path: str | Path) -> Source:
 
     Raises FormatError when it is empty, not UTF-8 or not JSON, and InputError when it is missing or damaged.
     """
-    path = Path(path)
+    path = require_file(path)
+    if archive.is_zip(path):
+        header = archive.member(path, ZIP_HEADERS)
+        return Source(path, "zip", canonical(header) or header)
     lines = open_lines(path)
     number, line = next(lines, (0, b""))
     if not number:
@@ -169,12 +184,22 @@ def _problem(where: str, data: bytes, kind: Any, error: Exception) -> Problem:
     if match := _MISSING.search(told):
         return Problem(where, f"{field}.{match.group(1)}".lstrip("."), "nothing", "this field is needed")
     known = {info.encode_name: info.type for info in msgspec.structs.fields(kind)} if _is_struct(kind) else {}
-    if field in known:
-        return Problem(where, field, shown(msgspec.json.decode(keys(data)[field])), describe(known[field]))
+    # A line can break off behind the wrong value; then the value cannot be shown.
+    value = keys(data).get(field) if field in known else None
+    if value is not None:
+        return Problem(where, field, _shown(value), describe(known[field]))
     if match := _EXPECTED.search(told):
         return Problem(where, field, match.group(2), match.group(1))
     tail = printable(data[-60:].decode("utf-8", "replace")).replace("\n", "\\n")
     return Problem(where, field, f"no JSON ({told}), it ends {tail!r}", "complete JSON, or one JSON value a line")
+
+
+def _shown(raw: msgspec.Raw) -> str:
+    """A JSON value as messages show it; as it stands in the file when it cannot be decoded, such as 1e999."""
+    try:
+        return shown(msgspec.json.decode(raw))
+    except (msgspec.DecodeError, RecursionError):
+        return shown(bytes(raw).decode("utf-8", "replace"))
 
 
 def _is_struct(kind: Any) -> bool:
@@ -184,8 +209,8 @@ def _is_struct(kind: Any) -> bool:
 def build_all(source: Source, build: Callable[[Record, list[Problem]], Iterable[Trajectory]]) -> Iterator[Trajectory]:
     """Every run that `build` makes of the records, all or nothing.
 
-    JSON lines are walked twice, first to collect every problem, then to yield, so that a file larger than memory can be
-    read and a file with one bad line yields nothing. Raises FormatError listing all problems.
+    JSON lines and zips are walked twice, first to collect every problem, then to yield, so that a file larger than
+    memory can be read and a file with one bad line yields nothing. Raises FormatError listing all problems.
     """
     problems: list[Problem] = []
     kept: list[Trajectory] = []
@@ -194,13 +219,13 @@ def build_all(source: Source, build: Callable[[Record, list[Problem]], Iterable[
     for record in source.records():
         try:
             for trajectory in build(record, problems):
-                if source.shape != "lines":
+                if not source.streamed:
                     kept.append(trajectory)
         except RecursionError:
             problems.append(Problem(record.where, "", "runs nested too deep", "at most about 100 levels"))
     if problems:
         refuse(problems, hint=HINT, kind=FormatError)
     yield from kept
-    if source.shape == "lines":
+    if source.streamed:
         for record in source.records():
             yield from build(record, problems)
