@@ -164,7 +164,7 @@ def _runs(source: Source, problems: list[Problem]) -> Iterator[Trajectory]:
         return
     if len(session.heads) > 1:
         recorder.warnings.append(f"{len(session.heads)} session heads: the past of another session was copied in")
-    meta = {"format": "codex", "source_file": str(source.path), "harness": "codex", **session.known}
+    meta: dict[str, Any] = {"format": "codex", "source_file": str(source.path), "harness": "codex", **session.known}
     meta["messages"] = session.positions.messages
     run_id = next((head for head in session.heads if head), source.stem)
     yield recorder.trajectory(run_id, task_id=None, outcome=Outcome(), meta=meta)

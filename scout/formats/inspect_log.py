@@ -9,7 +9,7 @@ the first run of the log says which were passed over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -85,7 +85,8 @@ def read(source: Source) -> Iterator[Trajectory]:
     header = decode(source.first, _Header, str(source.path), problems)
     silent: list[str] = []
     spoken = 0
-    for record in _samples(source, problems) if header is not None else ():
+    samples: Iterable[Record] = () if header is None else _samples(source, problems)
+    for record in samples:
         before = len(problems)
         name, run = _run(source, record, header, problems)
         spoken += run is not None
@@ -117,7 +118,8 @@ def _samples(source: Source, problems: list[Problem]) -> Iterator[Record]:
         yield from source.records()
         return
     log = decode(source.data, _Log, str(source.path), problems)
-    for number, raw in enumerate((log.samples if log else None) or []):
+    samples: list[msgspec.Raw] = (log.samples if log else None) or []
+    for number, raw in enumerate(samples):
         yield Record(f"{source.path}:samples[{number}]", f"{source.path.name}:{number}", number, raw)
 
 

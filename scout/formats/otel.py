@@ -73,7 +73,7 @@ def matches(source: Source) -> bool:
     found = keys(source.first)
     if not {"trace_id", "spans"} <= found.keys():
         return False
-    spans = decode(found["spans"], list[msgspec.Raw], "", [])
+    spans: list[msgspec.Raw] = decode(found["spans"], list[msgspec.Raw], "", []) or []
     return bool(spans) and {"span_id", "span_attributes"} <= keys(spans[0]).keys()
 
 
