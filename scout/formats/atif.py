@@ -3,6 +3,7 @@
 Agent entries become steps. Some writers split one model turn over several entries (the thought in one, each call in its
 own with the same time and reasoning); these are one step again, and `source_ref` names all of them. User and system
 entries are task or observation. Entries copied from another file (`is_copied_context`) are no steps of this run.
+A continuation beside the file (`.cont-1.json`) is joined to the run; read by itself it is a run of its own.
 A file in the `agent/` folder of a Harbor trial takes task, id and outcome from the trial's `result.json`.
 """
 
@@ -16,8 +17,10 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from scout.errors import Problem
+from scout.formats import atif_parts
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys, text_of
+from scout.formats.source import Raw, Record, Source, build_all, decode, keys, open_source, text_of
+from scout.formats.trial import Trial, trial_of
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = 'an object, array or JSON lines with "steps" and "schema_version": "ATIF-v1.0" to "ATIF-v1.8"'
@@ -25,8 +28,6 @@ NEWEST = (1, 8)
 _VERSION = re.compile(r"^ATIF-v?(\d+)\.(\d+)$", re.IGNORECASE)
 _ECHO = re.compile(r"^Executed \S+ \S+$")
 """The message that Harbor's Claude Code writer puts in place of a text when an entry is only a call."""
-
-_REFERENCE_KEYS = ("trajectory_path", "trajectory_id", "session_id")
 
 _Content = str | list[Any] | None
 
@@ -76,17 +77,9 @@ class _Document(msgspec.Struct):
     extra: Any = None
 
 
-class _Verified(msgspec.Struct):
-    rewards: dict[str, float] | None = None
+class Place(NamedTuple):
+    """Where a document is: for messages, for `source_ref`, and its name for want of an id."""
 
-
-class _Trial(msgspec.Struct):
-    task_name: str | None = None
-    trial_name: str | None = None
-    verifier_result: _Verified | None = None
-
-
-class _Place(NamedTuple):
     where: str
     ref: str
     name: str
@@ -100,33 +93,26 @@ def matches(source: Source) -> bool:
 
 def read(source: Source) -> Iterator[Trajectory]:
     """The runs, embedded sub-agents after their parent. Raises FormatError listing all problems."""
-    trial = _trial(source)
+    trial = trial_of(source.path)
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        yield from _build(record.raw, _Place(record.where, record.ref, _name(source, record)), trial, problems)
+        yield from build_document(record.raw, Place(record.where, record.ref, _name(source, record)), trial, problems)
 
-    return build_all(source, build)
+    runs = build_all(source, build)
+    part = atif_parts.following(source.path, keys(source.data).get("continued_trajectory_ref"))
+    if part is None:
+        return runs
+    return atif_parts.join(runs, read(open_source(part)), part)
 
 
 def _name(source: Source, record: Record) -> str:
     return source.stem if record.number is None else f"{source.stem}:{record.number}"
 
 
-def _trial(source: Source) -> _Trial | None:
-    """The `result.json` of the Harbor trial that the file lies in, if it does."""
-    place = source.path.resolve().parent
-    result = place.parent / "result.json"
-    if place.name != "agent" or not result.is_file():
-        return None
-    try:
-        return msgspec.json.decode(result.read_bytes(), type=_Trial)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _build(
-    raw: Raw, place: _Place, trial: _Trial | None, problems: list[Problem], parent: str = ""
+def build_document(
+    raw: Raw, place: Place, trial: Trial, problems: list[Problem], parent: str = ""
 ) -> Iterator[Trajectory]:
+    """The runs of one document: its own and those of its sub-agents. What is wrong with it goes into `problems`."""
     document = decode(raw, _Document, place.where, problems)
     if document is None:
         return
@@ -141,14 +127,14 @@ def _build(
         return
     recorder.warnings.extend(_version_doubts(document.schema_version))
     if document.continued_trajectory_ref:
-        recorder.not_followed.append(f"continuation of this run: {document.continued_trajectory_ref}")
+        recorder.not_followed.append(f"{atif_parts.CONTINUED}: {document.continued_trajectory_ref}")
     run_id = _run_id(document, place.name, trial, parent)
     meta = _meta(document, place.where, entries, parent)
     task_id, outcome = (None, Outcome()) if parent else _known(document, trial)
     yield recorder.trajectory(run_id, task_id=task_id, outcome=outcome, meta=meta)
     for number, child in enumerate(document.subagent_trajectories or []):
-        inner = _Place(*(f"{part}:subagent_trajectories:{number}" for part in place))
-        yield from _build(child, inner, None, problems, run_id)
+        inner = Place(*(f"{part}:subagent_trajectories:{number}" for part in place))
+        yield from build_document(child, inner, Trial(), problems, run_id)
 
 
 def _entries(document: _Document, where: str, problems: list[Problem]) -> list[tuple[int, _Entry]]:
@@ -260,25 +246,24 @@ def _version_doubts(version: str) -> list[str]:
     return []
 
 
-def _run_id(document: _Document, name: str, trial: _Trial | None, parent: str) -> str:
+def _run_id(document: _Document, name: str, trial: Trial, parent: str) -> str:
     run_id = document.trajectory_id or document.session_id or name
     if parent:
         return f"{parent}/{document.trajectory_id or name}"
-    if trial is not None and trial.trial_name:
+    if trial.trial_name:
         run_id = trial.trial_name
     extra = document.agent.extra if document.agent else None
     part = extra.get("continuation_index") if isinstance(extra, dict) else None
     return f"{run_id}.cont-{part}" if part is not None else run_id
 
 
-def _known(document: _Document, trial: _Trial | None) -> tuple[str | None, Outcome]:
+def _known(document: _Document, trial: Trial) -> tuple[str | None, Outcome]:
     """Task id and outcome, from the trial or from the document's own `extra`."""
     extra = document.extra if isinstance(document.extra, dict) else {}
     task_id, reward, passed = extra.get("task_id"), extra.get("reward"), extra.get("passed")
-    if trial is not None:
-        task_id = trial.task_name or task_id
-        rewards = trial.verifier_result.rewards if trial.verifier_result else None
-        reward = (rewards or {}).get("reward", reward)
+    if trial.outcome != Outcome():
+        return trial.task_name or task_id, trial.outcome
+    task_id = trial.task_name or task_id
     number = float(reward) if isinstance(reward, int | float) and not isinstance(reward, bool) else None
     outcome = outcome_of(number, passed if isinstance(passed, bool) else None)
     return (None if task_id is None else str(task_id)), outcome
@@ -292,5 +277,7 @@ def _meta(document: _Document, where: str, entries: list[tuple[int, _Entry]], pa
         "source_file": where,
         "agent_entries": sum(entry.source == "agent" for _, entry in entries),
     }
+    extra = agent.extra if isinstance(agent.extra, dict) else {}
+    parent = parent or str(extra.get("parent_session_id") or "")
     optional = {"harness": agent.name, "agent_model": agent.model_name, "parent": parent}
     return meta | {key: value for key, value in optional.items() if value}

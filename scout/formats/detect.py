@@ -8,7 +8,19 @@ from types import ModuleType
 from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
-from scout.formats import atif, chat, claude_code, codex, inspect_log, openhands, otel, own, tau_bench, who_and_when
+from scout.formats import (
+    atif,
+    chat,
+    claude_code,
+    codex,
+    inspect_log,
+    openhands,
+    otel,
+    own,
+    tau_bench,
+    verifier_pool,
+    who_and_when,
+)
 from scout.formats.source import Source, keys, open_source
 from scout.trajectory import Trajectory
 
@@ -22,6 +34,7 @@ READERS: Mapping[str, ModuleType] = {
     "openhands": openhands,
     "otel": otel,
     "tau_bench": tau_bench,
+    "verifier_pool": verifier_pool,
     "who_and_when": who_and_when,
 }
 """Name -> module with `LOOKED_FOR`, `matches(source)` and `read(source)`. A new reader is one file and one entry."""

@@ -1,7 +1,8 @@
-"""What the `result.json` of a Harbor trial says about the run recorded in the trial's `agent/` folder."""
+"""What a Harbor trial says about the run recorded in its `agent/` folder: `result.json`, else `verifier/reward.txt`."""
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,9 @@ from scout.formats.run import outcome_of
 from scout.trajectory import Outcome
 
 
-class _Verified(msgspec.Struct):
+class Verified(msgspec.Struct):
+    """What the verifier of a trial found."""
+
     rewards: dict[str, float] | None = None
 
 
@@ -19,7 +22,7 @@ class Trial(msgspec.Struct):
 
     task_name: str | None = None
     trial_name: str | None = None
-    verifier_result: _Verified | None = None
+    verifier_result: Verified | None = None
 
     @property
     def outcome(self) -> Outcome:
@@ -29,12 +32,22 @@ class Trial(msgspec.Struct):
 
 
 def trial_of(path: Path) -> Trial:
-    """The trial that the file lies in; an empty one where it lies in none or the result cannot be read."""
+    """The trial that the file lies in; an empty one where it lies in none or nothing of it can be read."""
     place = path.resolve().parent
-    result = place.parent / "result.json"
-    if place.name != "agent" or not result.is_file():
+    if place.name != "agent":
         return Trial()
+    trial = Trial()
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        trial = msgspec.json.decode((place.parent / "result.json").read_bytes(), type=Trial)
+    if trial.verifier_result is None or not trial.verifier_result.rewards:
+        reward = _reward(place.parent / "verifier" / "reward.txt")
+        if reward is not None:
+            trial.verifier_result = Verified({"reward": reward})
+    return trial
+
+
+def _reward(path: Path) -> float | None:
     try:
-        return msgspec.json.decode(result.read_bytes(), type=Trial)
-    except (OSError, msgspec.DecodeError):
-        return Trial()
+        return float(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
