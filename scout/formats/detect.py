@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
 from scout.formats import (
+    asciinema,
     atif,
     chat,
     claude_code,
@@ -18,6 +19,7 @@ from scout.formats import (
     otel,
     own,
     tau_bench,
+    terminal_bench,
     verifier_pool,
     who_and_when,
 )
@@ -34,6 +36,8 @@ READERS: Mapping[str, ModuleType] = {
     "openhands": openhands,
     "otel": otel,
     "tau_bench": tau_bench,
+    "terminal_bench": terminal_bench,
+    "asciinema": asciinema,
     "verifier_pool": verifier_pool,
     "who_and_when": who_and_when,
 }

@@ -30,8 +30,8 @@ class Call(msgspec.Struct, frozen=True):
     id: str | None = None
 
     def text(self) -> str:
-        """The call as it stands in `Step.action`."""
-        return f"{self.name} {self.arguments}".rstrip()
+        """The call as it stands in `Step.action`; a command typed into a terminal has no name."""
+        return f"{self.name} {self.arguments}".rstrip() if self.name else self.arguments
 
 
 class _Seen(msgspec.Struct, frozen=True):
