@@ -18,6 +18,7 @@ import msgspec
 
 from scout.errors import Problem
 from scout.formats import atif_parts
+from scout.formats.atif_write import TYPED
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
 from scout.formats.source import Raw, Record, Source, build_all, decode, keys, open_source, text_of
 from scout.formats.trial import Trial, trial_of
@@ -171,7 +172,7 @@ def _record_agent(recorder: Recorder, position: int, entry: _Entry, previous: _E
     message = content_text(entry.message, recorder.left_out)
     if entry.tool_calls and _ECHO.match(message):
         message = ""
-    calls = [Call(call.function_name, json_text(call.arguments), call.tool_call_id) for call in entry.tool_calls or []]
+    calls = [_call(call) for call in entry.tool_calls or []]
     if not (reasoning or message or calls or entry.observation):
         recorder.left_out["empty agent entries"] += 1
         return previous
@@ -180,6 +181,14 @@ def _record_agent(recorder: Recorder, position: int, entry: _Entry, previous: _E
     else:
         recorder.turn(position, "\n".join(part for part in (reasoning, message) if part), calls)
     return entry
+
+
+def _call(call: _ToolCall) -> Call:
+    """The call. One named `action` that holds a text is how Scout writes an action that is no call."""
+    arguments = call.arguments
+    if call.function_name == TYPED and isinstance(arguments, dict) and arguments.keys() == {"text"}:
+        return Call("", json_text(arguments["text"]), call.tool_call_id)
+    return Call(call.function_name, json_text(arguments), call.tool_call_id)
 
 
 def _same_turn(before: _Entry, entry: _Entry) -> bool:

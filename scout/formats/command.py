@@ -1,7 +1,8 @@
-"""`scoutv convert`: recorded runs of any known format -> one file of Scout's JSON lines.
+"""`scoutv convert`: recorded runs of any known format -> one file of Scout's JSON lines, or of ATIF documents.
 
-Folders are searched for .json, .jsonl and .ndjson files, plain or compressed, and for .eval files; what is no run there
-is passed over. A file that is named and cannot be read is refused. A refused file does not stop the others.
+Folders are searched for files of data by name (.json, .jsonl, .ndjson, .traj, .cast, .txt, plain or compressed, and
+.eval); what is no run there is passed over. A file that is named and cannot be read is refused. A refused file does not
+stop the others.
 """
 
 from __future__ import annotations
@@ -10,21 +11,24 @@ import argparse
 import glob
 import re
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from scout import errors, trajectory
-from scout.errors import InputError, ScoutError
-from scout.formats.detect import READERS, identify, refuse_unknown
-from scout.formats.source import open_source
+from scout import errors
+from scout.errors import InputError
+from scout.formats.beside import holder
+from scout.formats.convert import WRITERS, Job, Part, cores, parts
+from scout.formats.detect import READERS
 from scout.formats.table import table
-from scout.trajectory import Trajectory
+from scout.lines import open_lines, write_lines
 
-_DATA_NAME = re.compile(r"\.((json|jsonl|ndjson)(\.gz|\.zst)?|eval)$")
+_DATA_NAME = re.compile(r"\.((json|jsonl|ndjson|traj|cast|txt)(\.gz|\.zst)?|eval)$")
 _PROGRESS_SECONDS = 2.0
 _REASON_LINES = 5
 _LISTED = 20
@@ -33,8 +37,9 @@ _LISTED = 20
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Arguments of the verb."""
-    parser.add_argument("inputs", nargs="+", metavar="IN", help="file, folder (searched for .json and .jsonl) or glob")
+    parser.add_argument("inputs", nargs="+", metavar="IN", help="file, folder (searched for files of data) or glob")
     parser.add_argument("-o", "--out", required=True, metavar="OUT.jsonl", help="also .jsonl.gz or .jsonl.zst")
+    parser.add_argument("--to", choices=list(WRITERS), default="scout", help="atif: one ATIF document a line")
     parser.add_argument("--format", choices=list(READERS), help="read every file as this format instead of detecting")
 
 
@@ -44,46 +49,51 @@ class _Input(msgspec.Struct, frozen=True):
     """False for a file found in a folder, where files that are no runs are passed over."""
 
 
-class _Tally(msgspec.Struct):
+class _Tally:
     """What happened, by format and in total."""
 
-    files: Counter[str]
-    runs: Counter[str]
-    steps: Counter[str]
-    outcomes: dict[str, Counter[str]]
-    warnings: Counter[str]
-    left_out: Counter[str]
-    refused: list[tuple[str, str]]
-    passed_over: int = 0
-    renamed: int = 0
+    def __init__(self) -> None:
+        self.files: Counter[str] = Counter()
+        self.runs: Counter[str] = Counter()
+        self.steps: Counter[str] = Counter()
+        self.outcomes: dict[str, Counter[str]] = {}
+        self.warnings: Counter[str] = Counter()
+        self.left_out: Counter[str] = Counter()
+        self.refused: list[tuple[str, str]] = []
+        self.passed_over = 0
+        self.held = 0
+        self.renamed = 0
 
-    def add(self, name: str, run: Trajectory) -> None:
-        """Count one run of that format."""
-        self.runs[name] += 1
-        self.steps[name] += len(run.steps)
-        passed = run.outcome.passed
-        self.outcomes.setdefault(name, Counter())[
-            "unknown" if passed is None else "passed" if passed else "failed"
-        ] += 1
-        for note in run.meta.get("warnings", ()):
-            self.warnings[_general(note)] += 1
-        for note in run.meta.get("left_out", ()):
-            self.left_out[_general(note)] += 1
-
-
-def _general(note: str) -> str:
-    """A note without its numbers and names, so that equal ones of many runs count as one."""
-    return re.sub(r"\d+", "N", re.sub(r"'[^']*'.*|: .*", "...", note))
+    def add(self, part: Part) -> None:
+        """Count one file."""
+        if part.refused is not None:
+            self.refused.append((str(part.path), part.refused))
+        elif part.format is None:
+            self.passed_over += 1
+        else:
+            self.files[part.format] += 1
+            self.runs[part.format] += len(part.ids)
+            self.steps[part.format] += part.steps
+            self.outcomes.setdefault(part.format, Counter()).update(part.outcomes)
+            self.warnings.update(part.warnings)
+            self.left_out.update(part.left_out)
 
 
 def run(args: argparse.Namespace) -> int:
     """Convert; exit code 0, or 1 when a file was refused (everything else is written)."""
-    inputs = list(_expand(args.inputs))
-    tally = _Tally(Counter(), Counter(), Counter(), {}, Counter(), Counter(), [])
-    runs = _read(inputs, args.format, tally)
-    first = next(runs, None)
-    if first is not None:
-        trajectory.write(args.out, _chain(first, runs))
+    tally = _Tally()
+    inputs = _unheld(list(_expand(args.inputs)), tally)
+    target = Path(args.out).resolve().parent
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target, prefix=".convert-") as folder:
+        jobs = [
+            Job(item.path, item.named, Path(folder, str(number)), args.format, args.to)
+            for number, item in enumerate(inputs)
+        ]
+        lines = _lines(jobs, tally, args.to)
+        first = next(lines, None)
+        if first is not None:
+            write_lines(args.out, _chain(first, lines))
     print(_report(tally, args.out), file=sys.stderr)
     result = {
         "out": args.out if first is not None else None,
@@ -96,9 +106,25 @@ def run(args: argparse.Namespace) -> int:
     return errors.INPUT if tally.refused or first is None else errors.OK
 
 
-def _chain(first: Trajectory, rest: Iterator[Trajectory]) -> Iterator[Trajectory]:
+def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield first
     yield from rest
+
+
+def _unheld(inputs: list[_Input], tally: _Tally) -> list[_Input]:
+    """The inputs without files whose run another input holds."""
+    given = {item.path.resolve() for item in inputs}
+    kept = []
+    for item in inputs:
+        try:
+            held = holder(item.path)
+        except errors.ScoutError:
+            held = None  # the holder is refused by itself, and then this file is all there is of the run
+        if held is not None and held.resolve() in given:
+            tally.held += 1
+        else:
+            kept.append(item)
+    return kept
 
 
 def _expand(patterns: Sequence[str]) -> Iterator[_Input]:
@@ -123,48 +149,41 @@ def _expand(patterns: Sequence[str]) -> Iterator[_Input]:
                 yield item
 
 
-def _read(inputs: Sequence[_Input], chosen: str | None, tally: _Tally) -> Iterator[Trajectory]:
-    """The runs of all files with ids made unique. Files that cannot be read go into the tally."""
+def _lines(jobs: Sequence[Job], tally: _Tally, to: str) -> Iterator[bytes]:
+    """The runs of all files, one a line, with ids made unique. Files that cannot be read go into the tally."""
     ids: set[str] = set()
     spoken = time.monotonic()
-    for position, item in enumerate(inputs, 1):
-        try:
-            for run in _read_file(item, chosen, tally, ids):
-                yield run
-                if time.monotonic() - spoken >= _PROGRESS_SECONDS:
-                    spoken = time.monotonic()
-                    print(f"file {position} of {len(inputs)}, {tally.runs.total()} runs so far", file=sys.stderr)
-        except ScoutError as error:
-            tally.refused.append((str(item.path), str(error)))
+    for position, part in enumerate(parts(jobs, cores()), 1):
+        tally.add(part)
+        if part.format is not None:
+            for run_id, (_, line) in zip(part.ids, open_lines(part.part), strict=True):
+                free = run_id
+                if run_id in ids:
+                    tally.renamed += 1
+                    free = _free(run_id, ids)
+                    line = _renamed(line, free, run_id, to)
+                ids.add(free)
+                yield line
+            part.part.unlink()
+        if time.monotonic() - spoken >= _PROGRESS_SECONDS:
+            spoken = time.monotonic()
+            print(f"file {position} of {len(jobs)}, {tally.runs.total()} runs so far", file=sys.stderr)
 
 
-def _read_file(item: _Input, chosen: str | None, tally: _Tally, ids: set[str]) -> Iterator[Trajectory]:
-    source = open_source(item.path)
-    name = chosen or identify(source)
-    if name is None:
-        if item.named:
-            refuse_unknown(source)
-        tally.passed_over += 1
-        return
-    for number, found in enumerate(READERS[name].read(source)):
-        if not number:
-            tally.files[name] += 1
-        run = found
-        if run.id in ids:
-            tally.renamed += 1
-            run = _renamed(run, ids)
-        ids.add(run.id)
-        tally.add(name, run)
-        yield run
-
-
-def _renamed(run: Trajectory, ids: set[str]) -> Trajectory:
-    """The run under a free id; verdicts are joined to runs by id, so two runs may not share one."""
+def _free(run_id: str, ids: set[str]) -> str:
+    """An id that no run has yet; verdicts are joined to runs by id, so two runs may not share one."""
     number = 2
-    while f"{run.id}~{number}" in ids:
+    while f"{run_id}~{number}" in ids:
         number += 1
-    meta = {**run.meta, "original_id": run.id}
-    return msgspec.structs.replace(run, id=f"{run.id}~{number}", meta=meta)
+    return f"{run_id}~{number}"
+
+
+def _renamed(line: bytes, run_id: str, before: str, to: str) -> bytes:
+    found: dict[str, Any] = msgspec.json.decode(line)
+    found["session_id" if to == "atif" else "id"] = run_id
+    place = found.setdefault("extra", {}) if to == "atif" else found
+    place["meta"] = {**place.get("meta", {}), "original_id": before}
+    return msgspec.json.encode(found)
 
 
 def _report(tally: _Tally, out: str) -> str:
@@ -176,16 +195,18 @@ def _report(tally: _Tally, out: str) -> str:
         rows.append((name, tally.files[name], tally.runs[name], tally.steps[name], *_outcomes(outcomes)))
     sums = (tally.files.total(), tally.runs.total(), tally.steps.total())
     rows.append(("total", *sums, *_outcomes(total)))
-    parts = [table(rows)]
-    parts += _notes("refused", [f"{file}\n{_beginning(reason)}" for file, reason in tally.refused])
-    parts += _notes("warnings", [f"{count} runs: {note}" for note, count in tally.warnings.most_common()])
-    parts += _notes("left out", [f"in {count} runs: {note}" for note, count in tally.left_out.most_common()])
+    told = [table(rows)]
+    told += _notes("refused", [f"{file}\n{_beginning(reason)}" for file, reason in tally.refused])
+    told += _notes("warnings", [f"{count} runs: {note}" for note, count in tally.warnings.most_common()])
+    told += _notes("left out", [f"in {count} runs: {note}" for note, count in tally.left_out.most_common()])
     if tally.passed_over:
-        parts.append(f"passed over: {tally.passed_over} files in folders that hold no runs")
+        told.append(f"passed over: {tally.passed_over} files in folders that hold no runs")
+    if tally.held:
+        told.append(f"not read by themselves: {tally.held} files whose run another file holds")
     if tally.renamed:
-        parts.append(f"renamed: {tally.renamed} runs whose id another run had (meta.original_id keeps it)")
-    parts.append(f"wrote {tally.runs.total()} runs to {out}" if tally.runs else "nothing was written: no run was found")
-    return errors.printable("\n".join(parts))
+        told.append(f"renamed: {tally.renamed} runs whose id another run had (meta.original_id keeps it)")
+    told.append(f"wrote {tally.runs.total()} runs to {out}" if tally.runs else "nothing was written: no run was found")
+    return errors.printable("\n".join(told))
 
 
 def _beginning(reason: str) -> str:
