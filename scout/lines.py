@@ -66,7 +66,7 @@ class _ZstdStream(io.RawIOBase):
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
     """The decompressed file. The first bytes decide, not the suffix: a renamed download is read as what it is."""
-    with path.open("rb") as file:
+    with path.open("rb", buffering=1 << 18) as file:
         magic = file.read(4)
         file.seek(0)
         if magic.startswith(_GZIP_MAGIC):

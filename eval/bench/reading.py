@@ -57,14 +57,19 @@ def _seconds(read: Callable[[], Iterator[Any]]) -> float:
     return time.perf_counter() - begin
 
 
+def words(seed: int) -> tuple[random.Random, list[str]]:
+    """A generator and the 500 words that made-up texts consist of."""
+    generator = random.Random(seed)
+    return generator, ["".join(generator.choices("abcdefghij", k=6)) for _ in range(500)]
+
+
 def _runs() -> Iterator[Trajectory]:
-    generator = random.Random(0)
+    generator, known = words(0)
     correct: tuple[StepLabel, ...] = tuple("correct" for _ in range(STEPS))
-    words = ["".join(generator.choices("abcdefghij", k=6)) for _ in range(500)]
     for number in range(RUNS):
         steps = tuple(
-            Step(index, " ".join(generator.choices(words, k=20)), '{"name": "run", "arguments": {"command": "ls"}}',
-                 " ".join(generator.choices(words, k=OBSERVATION_CHARACTERS // 7)))
+            Step(index, " ".join(generator.choices(known, k=20)), '{"name": "run", "arguments": {"command": "ls"}}',
+                 " ".join(generator.choices(known, k=OBSERVATION_CHARACTERS // 7)))
             for index in range(1, STEPS + 1)
         )  # fmt: skip
         labels = Labels(step_labels=correct)

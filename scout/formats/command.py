@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import glob
+import os
 import re
 import sys
 import tempfile
@@ -23,10 +24,10 @@ import msgspec
 from scout import errors
 from scout.errors import InputError
 from scout.formats.beside import holder
-from scout.formats.convert import WRITERS, Job, Part, cores, parts
+from scout.formats.convert import WRITERS, Job, Part, cores, lines_of, parts
 from scout.formats.detect import READERS
 from scout.formats.table import table
-from scout.lines import open_lines, write_lines
+from scout.lines import write_lines
 
 _DATA_NAME = re.compile(r"\.((json|jsonl|ndjson|traj|cast|txt)(\.gz|\.zst)?|eval)$")
 _PROGRESS_SECONDS = 2.0
@@ -113,14 +114,14 @@ def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 def _unheld(inputs: list[_Input], tally: _Tally) -> list[_Input]:
     """The inputs without files whose run another input holds."""
-    given = {item.path.resolve() for item in inputs}
+    given = {item.path for item in inputs}
     kept = []
     for item in inputs:
         try:
             held = holder(item.path)
         except errors.ScoutError:
             held = None  # the holder is refused by itself, and then this file is all there is of the run
-        if held is not None and held.resolve() in given:
+        if held is not None and held in given:
             tally.held += 1
         else:
             kept.append(item)
@@ -129,7 +130,7 @@ def _unheld(inputs: list[_Input], tally: _Tally) -> list[_Input]:
 
 def _expand(patterns: Sequence[str]) -> Iterator[_Input]:
     """Files in the order given, each once. Raises InputError for a name or glob that matches nothing."""
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for pattern in patterns:
         path = Path(pattern)
         if path.is_dir():
@@ -144,8 +145,9 @@ def _expand(patterns: Sequence[str]) -> Iterator[_Input]:
                 f"{errors.printable(pattern)}: no file of runs there. Check the path; nothing was written."
             )
         for item in found:
-            if item.path.resolve() not in seen:
-                seen.add(item.path.resolve())
+            real = os.path.realpath(item.path)
+            if real not in seen:
+                seen.add(real)
                 yield item
 
 
@@ -156,7 +158,7 @@ def _lines(jobs: Sequence[Job], tally: _Tally, to: str) -> Iterator[bytes]:
     for position, part in enumerate(parts(jobs, cores()), 1):
         tally.add(part)
         if part.format is not None:
-            for run_id, (_, line) in zip(part.ids, open_lines(part.part), strict=True):
+            for run_id, line in zip(part.ids, lines_of(part), strict=True):
                 free = run_id
                 if run_id in ids:
                     tally.renamed += 1
@@ -164,7 +166,6 @@ def _lines(jobs: Sequence[Job], tally: _Tally, to: str) -> Iterator[bytes]:
                     line = _renamed(line, free, run_id, to)
                 ids.add(free)
                 yield line
-            part.part.unlink()
         if time.monotonic() - spoken >= _PROGRESS_SECONDS:
             spoken = time.monotonic()
             print(f"file {position} of {len(jobs)}, {tally.runs.total()} runs so far", file=sys.stderr)

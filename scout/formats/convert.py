@@ -21,13 +21,16 @@ from scout.errors import FormatError, InputError, Problem, ScoutError, refuse
 from scout.formats import atif_write
 from scout.formats.detect import READERS, identify, refuse_unknown
 from scout.formats.source import open_source
-from scout.lines import write_lines
+from scout.lines import open_lines
 from scout.trajectory import Trajectory
 
 WRITERS: Mapping[str, Callable[[Trajectory], bytes]] = {"scout": records.dumps, "atif": atif_write.document}
 """What `--to` takes: name -> the run as one line."""
 SHARED_BYTES = 8_000_000
 """Less input than this is read by one process: starting another takes as long as reading 8 MB."""
+
+HELD_BYTES = 2_000_000
+"""Output of a file that is handed over in memory; opening and removing a file takes as long as converting 50 kB."""
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -47,6 +50,9 @@ class Part(msgspec.Struct):
     path: Path
     part: Path
     format: str | None = None
+    lines: list[bytes] = []
+    """The first runs, as many as make HELD_BYTES; the others are in the file `part`."""
+    more: bool = False
     ids: list[str] = []
     """Of the runs, in order; a run may share its id with another."""
     steps: int = 0
@@ -74,6 +80,14 @@ def parts(jobs: Sequence[Job], cores: int) -> Iterator[Part]:
             pool.shutdown(cancel_futures=True)
 
 
+def lines_of(part: Part) -> Iterator[bytes]:
+    """The runs of a part, one a line; its file is gone afterwards."""
+    yield from part.lines
+    if part.more:
+        yield from (line for _, line in open_lines(part.part))
+        part.part.unlink()
+
+
 def cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -81,7 +95,7 @@ def cores() -> int:
 
 def convert_file(job: Job) -> Part:
     """Read a file and write its part. A file that cannot be read is refused in the account and raises nothing."""
-    part = Part(job.path, job.part, ids=[], outcomes=Counter(), warnings=Counter(), left_out=Counter())
+    part = Part(job.path, job.part, lines=[], ids=[], outcomes=Counter(), warnings=Counter(), left_out=Counter())
     try:
         _convert(job, part)
     except ScoutError as error:
@@ -112,7 +126,18 @@ def _convert(job: Job, part: Part) -> None:
             _count(part, run)
             yield write(run)
 
-    write_lines(job.part, lines())
+    size = 0
+    held = lines()
+    for line in held:
+        part.lines.append(line)
+        size += len(line)
+        if size > HELD_BYTES:
+            break
+    if size > HELD_BYTES:
+        # Not `write_lines`: to make sure of the part on the disk takes longer than to write it, and it is read at once.
+        with job.part.open("wb") as file:
+            file.writelines(line + b"\n" for line in held)
+        part.more = True
     part.format = name
 
 

@@ -27,6 +27,8 @@ HINT = "Repair or remove what is listed; nothing of this file was read."
 ZIP_FOLDER = "samples/"
 ZIP_HEADERS = ("header.json", "_journal/start.json")
 """Where the one known zip of runs, an Inspect log, has its runs, and what they have in common."""
+KEPT_BYTES = 16_000_000
+"""Runs of a streamed file are kept while its JSON is at most that long; reading it again takes as long as at first."""
 LINES_NAME = re.compile(r"\.(jsonl|ndjson)(\.gz|\.zst)?$")
 _SUFFIXES = re.compile(r"\.(jsonl|ndjson|json|eval|txt)(\.gz|\.zst)?$")
 _LOOSE = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
@@ -209,23 +211,27 @@ def _is_struct(kind: Any) -> bool:
 def build_all(source: Source, build: Callable[[Record, list[Problem]], Iterable[Trajectory]]) -> Iterator[Trajectory]:
     """Every run that `build` makes of the records, all or nothing.
 
-    JSON lines and zips are walked twice, first to collect every problem, then to yield, so that a file larger than
-    memory can be read and a file with one bad line yields nothing. Raises FormatError listing all problems.
+    JSON lines and zips above KEPT_BYTES are walked twice, first to collect every problem, then to yield, so that a file
+    larger than memory can be read and a file with one bad line yields nothing. Raises FormatError listing all problems.
     """
     problems: list[Problem] = []
     kept: list[Trajectory] = []
     if not source.first:
         problems.append(Problem(str(source.path), "", "an empty array", "at least one run"))
+    room = KEPT_BYTES
     for record in source.records():
+        room -= len(bytes(record.raw)) if source.streamed else 0
+        if room < 0:
+            kept.clear()
         try:
             for trajectory in build(record, problems):
-                if not source.streamed:
+                if room >= 0:
                     kept.append(trajectory)
         except RecursionError:
             problems.append(Problem(record.where, "", "runs nested too deep", "at most about 100 levels"))
     if problems:
         refuse(problems, hint=HINT, kind=FormatError)
     yield from kept
-    if source.streamed:
+    if room < 0:
         for record in source.records():
             yield from build(record, problems)

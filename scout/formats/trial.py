@@ -33,7 +33,7 @@ class Trial(msgspec.Struct):
 
 def trial_of(path: Path) -> Trial:
     """The trial that the file lies in; an empty one where it lies in none or nothing of it can be read."""
-    place = path.resolve().parent
+    place = path.absolute().parent
     if place.name != "agent":
         return Trial()
     trial = Trial()
