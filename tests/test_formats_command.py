@@ -185,3 +185,10 @@ def test_public_folders_are_converted_as_one(
     assert "not read by themselves: 6 files" in err
     runs = list(trajectory.read(tmp_path / "r.jsonl"))
     assert sum(run.outcome.passed is True for run in runs) == 2
+
+
+def test_every_format_has_a_row_in_the_docs() -> None:
+    rows = (Path(__file__).parent.parent / "docs/formats.md").read_text().splitlines()
+    named = [row.split("|")[1].strip(" `") for row in rows if row.startswith("| `")]
+    assert sorted(named) == sorted(formats.READERS)
+    assert all(row.count("|") == 9 for row in rows if row.startswith("|"))
