@@ -111,7 +111,7 @@ def test_every_file_loads_or_is_refused_with_a_reason(shared_data: Path) -> None
                 assert runs
     assert loaded == {
         "harbor_atif": 12,
-        "codetracer": 28,
+        "codetracer": 60,
         "agentrx": 2,
         "agentprocessbench": 1,
         "tau_bench": 2,
