@@ -46,9 +46,9 @@ def claim(said: Claim, rng: random.Random) -> str:
     return rng.choice(_LEFT).format(letter=said.letter, effects=listing(said.effects, rng))
 
 
-def rumour(heard: Claim, rng: random.Random) -> str:
-    """One sentence that passes on what others claim."""
-    return rng.choice(_HEARD) + claim(heard, rng)
+def hearsay(rng: random.Random) -> str:
+    """Opens a claim that is passed on."""
+    return rng.choice(_HEARD)
 
 
 def note(claims: Iterable[Claim], rng: random.Random) -> str:

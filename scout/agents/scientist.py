@@ -42,8 +42,8 @@ class Habits:
     note_every: int = 5
     """Steps between notes."""
     quiet: bool = False
-    """Pass on rumours in thoughts and notes instead of saying what is believed: such a run claims nothing before its
-    commit."""
+    """Pass on hearsay in thoughts and notes, in the words of a claim and drawn at random, instead of saying what is
+    believed: such a run holds no view before its commit."""
 
 
 @dataclass
@@ -161,7 +161,7 @@ class Scientist:
     def _note(self) -> Plan:
         letter = self.topic(self.letters)
         claims = [Claim(letter, self.belief(letter))]
-        text = self._rumour(letter) if self.habits.quiet else phrases.note(claims, self.rng)
+        text = phrases.note([self._hear(letter)] if self.habits.quiet else claims, self.rng)
         return Plan(claims, "note", "note_tool", {"action": "write_note", "note": text})
 
     def _commit(self, claims: list[Claim]) -> Plan:
@@ -254,20 +254,19 @@ class Scientist:
     def _thought(self, plan: Plan, test: Test | None) -> str:
         rng = self.rng
         parts: list[str] = []
-        if self.habits.quiet:
-            parts += [self._rumour(plan.claims[0].letter)] if plan.aim != "note" else []
-        elif plan.aim != "note":
-            said = plan.claims[0]
+        if plan.aim != "note":
+            said = self._hear(plan.claims[0].letter) if self.habits.quiet else plan.claims[0]
             other = rng.choice(self.letters)
             if other != said.letter and other in self.observer.visits and rng.random() < 0.3:
                 past = self.observer.visits[other][-1]
                 parts.append(phrases.recall(other, past.x, past.y, past.score_change, rng))
-            parts.append(
-                (phrases.repair(rng) if plan.repaired or rng.random() < 0.05 else "") + phrases.claim(said, rng)
-            )
+            opening = phrases.repair(rng) if plan.repaired or rng.random() < 0.05 else ""
+            if self.habits.quiet and rng.random() < 0.5:
+                opening = phrases.hearsay(rng)
+            parts.append(opening + phrases.claim(said, rng))
         parts.append(phrases.aim(plan.aim, plan.target, rng))
         believed = sorted(self.belief(plan.target)) if plan.aim == "test" else []
-        expects = test is not None and test.landed == test.letter and not self.habits.quiet
+        expects = test is not None and test.landed == test.letter
         if test is not None and expects and len(believed) < 6 and rng.random() < 0.3:
             effect = rng.choice(believed)
             parts.append(
@@ -275,10 +274,10 @@ class Scientist:
             )
         return " ".join(parts)
 
-    def _rumour(self, letter: str) -> str:
+    def _hear(self, letter: str) -> Claim:
         """Something heard of the letter: what is left for some letter, so that it gives nothing away."""
         self.heard.append(Claim(letter, self.belief(self.rng.choice(self.letters))))
-        return phrases.rumour(self.heard[-1], self.rng)
+        return self.heard[-1]
 
     def _observation(self, tool: str, result: dict[str, Any]) -> str:
         if result.get("success") is False:

@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 recipes/tiny/base/pretrain.py --out recipes/tiny/base --minutes 40
 
-It reads the log of a scientist who passes rumours on and claims nothing, and the scientist's own notebook: what each
-visit showed, which effects fit it, which are left for the letters it heard of, and what it heard. There is no label in
+It reads the log of a scientist who passes hearsay on and holds no view, and the scientist's own notebook: what each
+visit showed, which effects fit it, which are left for the letters it heard of or tests, and what it heard. There is no label in
 it, no judgement of a claim, no outcome, no mistake; its worlds belong to the train split and `data_prep.collect` never
 uses them. A bare PyTorch loop: at this size a trainer's overhead would double the time.
 """
@@ -44,7 +44,9 @@ SHAPE = FreshModel(
 )
 SEED = 1000
 """World seeds start here times ten million; the demo's seeds are 0, 1, 2, …"""
-ROWS, LENGTH = 16, 256
+QUIET = Habits(quiet=True, declare=0.3, note_every=3)
+"""Notes and declared tests are read less well than moves, so there are more of them than in the runs to be judged."""
+ROWS, LENGTH = 16, 288
 PAGE_STEPS = (1, 2, 2, 2)
 """Steps on a page of the notebook, one of these at random."""
 PEAK_RATE = 4e-3
@@ -65,7 +67,7 @@ def pages(seed: int) -> list[tuple[list[dict[str, str]], str]]:
     """The log of one quiet run in pages: chat prompt and the page of the notebook."""
     rng = random.Random(seed)
     world = MysteryGrid(draw(rng), seed=seed, required_steps=rng.randint(*MOVES), rules=RULES)
-    scientist = Scientist(world, seed, Habits(quiet=True))
+    scientist = Scientist(world, seed, QUIET)
     done = scientist.play()[: STEPS[1]]
     # A log may have begun before this run, so that every step number is seen equally often.
     offset = rng.randint(0, STEPS[1] - len(done))
@@ -76,6 +78,8 @@ def pages(seed: int) -> list[tuple[list[dict[str, str]], str]]:
         for index, step in enumerate(done[begin:end], begin + 1 + offset):
             heard = [scientist.heard[index - offset - 1], *step.claims[1:]]
             books = [_heard(claim, observer) for claim in heard]
+            if step.test:
+                books.append(f"test {step.test.letter} left {phrases.plain(observer.left(step.test.letter))}.")
             if step.visit:
                 observer.see(step.visit)
                 books.append(phrases.books(step.visit, observer.left(step.visit.letter)))
