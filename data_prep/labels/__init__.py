@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import ModuleType
 
-from data_prep.labels import agenterrorbench, agentprocessbench, agentrx, plain, tracertraj, who_and_when
+from data_prep.labels import agenterrorbench, agentprocessbench, agentrx, plain, tracertraj, trail, who_and_when
 
 SOURCES: Mapping[str, ModuleType] = {
     "plain": plain,
@@ -13,6 +13,7 @@ SOURCES: Mapping[str, ModuleType] = {
     "agentprocessbench": agentprocessbench,
     "agentrx": agentrx,
     "tracertraj": tracertraj,
+    "trail": trail,
     "who_and_when": who_and_when,
 }
 """Name -> module. A new source is one file and one entry."""

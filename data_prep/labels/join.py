@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -20,8 +20,8 @@ Rest = Literal["correct", "correct_before", "unlabelled"]
 class Mark(msgspec.Struct, frozen=True):
     """One judgement of one place in a run."""
 
-    at: int
-    """Position as the source counts; the source's `step` turns it into a step."""
+    at: int | str
+    """Position as the source counts, or an id; the source's `step` turns it into a step."""
     label: StepLabel
     reason: str | None = None
     kind: str | None = None
@@ -46,6 +46,9 @@ class Given(msgspec.Struct, frozen=True):
     """The source's verdict on the whole run."""
     notes: tuple[str, ...] = ()
     """What of the record was left out on purpose, by kind."""
+    places: tuple[str, ...] = ()
+    """Further names. With them the record is about all runs that carry any of its names: each mark goes to the run that
+    has its place."""
 
 
 class Report(msgspec.Struct):
@@ -69,7 +72,7 @@ class Report(msgspec.Struct):
 
 
 Names = Callable[[Trajectory], Iterable[str]]
-Place = Callable[[Trajectory, int], int | None]
+Place = Callable[[Trajectory, Any], int | None]
 
 
 def records(path: str | Path, kind: type[T]) -> list[tuple[str, int | None, T]]:
@@ -99,9 +102,12 @@ def attach(
             of_name[name].add(number)
     records_of: dict[int, list[Given]] = defaultdict(list)
     for item in given:
-        meant = of_name.get(item.run, set())
+        meant = {number for name in (item.run, *item.places) for number in of_name.get(name, ())}
         if len(meant) == 1:
             records_of[min(meant)].append(item)
+        elif meant and item.places:
+            for number, part in _parts(item, {number: runs[number] for number in sorted(meant)}, place):
+                records_of[number].append(part)
         else:
             report.note(item.where, "the name of several runs" if meant else "a run that is not there", item.run)
     for number, run in enumerate(runs):
@@ -117,6 +123,21 @@ def attach(
             report.without += 1
         else:
             yield labelled
+
+
+def _parts(item: Given, runs: Mapping[int, Trajectory], place: Place) -> Iterator[tuple[int, Given]]:
+    """What a record says of each of its runs. Marks without a place and the notes go to the first of them."""
+    rest = item.marks
+    of_run: dict[int, tuple[Mark, ...]] = {}
+    for number, run in runs.items():
+        of_run[number] = tuple(mark for mark in rest if place(run, mark.at) is not None)
+        rest = tuple(mark for mark in rest if mark not in of_run[number])
+    first = next((number for number, marks in of_run.items() if marks), min(runs))
+    of_run[first] += rest
+    for number, marks in of_run.items():
+        if marks:
+            notes = item.notes if number == first else ()
+            yield number, msgspec.structs.replace(item, marks=marks, notes=notes)
 
 
 def _labelled(run: Trajectory, item: Given, place: Place, report: Report) -> Trajectory | None:
@@ -143,7 +164,9 @@ def _labelled(run: Trajectory, item: Given, place: Place, report: Report) -> Tra
     if not lost and item.rest != "unlabelled":
         end = len(labels) if item.rest == "correct" else (first or 0)
         labels = ["correct" if at not in marked and at <= end else label for at, label in enumerate(labels, 1)]
-    known = settled(labels) if lost or item.known is None else item.known
+    # Of some failures known, some stay known whatever was lost; the other claims do not stay true.
+    stays = not lost or (item.known == "some_failures" and first is not None)
+    known = item.known if item.known is not None and stays else settled(labels)
     if known == "final_only" and item.passed is None:
         return None
     return _build(run, item, place, labels, first, known, reasons, kinds, report)
