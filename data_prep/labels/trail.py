@@ -2,8 +2,9 @@
 
 A step whose span or one beneath it holds an error is incorrect; nothing is said of the others. An error in an agent
 that works for another labels that agent's run. Spans outside any step (plans) have no label: their errors are left out
-and named. An error whose evidence is a message of the tools often stands at the call that read it, one step after the
-one that caused it (in the public sample 4 of 12); it stays where people put it. The description becomes the reason, the category the kind; evidence, impact and scores are not taken.
+and named. An error that a message of the tools shows often stands at the call that read the message, one step after
+the one that caused it; it stays where people put it. The description becomes the reason, the category the kind;
+evidence, impact and scores are not taken.
 """
 
 from __future__ import annotations
