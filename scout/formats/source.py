@@ -30,7 +30,7 @@ ZIP_HEADERS = ("header.json", "_journal/start.json")
 KEPT_BYTES = 16_000_000
 """Runs of a streamed file are kept while its JSON is at most that long; reading it again takes as long as at first."""
 LINES_NAME = re.compile(r"\.(jsonl|ndjson)(\.gz|\.zst)?$")
-_SUFFIXES = re.compile(r"\.(jsonl|ndjson|json|eval|txt)(\.gz|\.zst)?$")
+_SUFFIXES = re.compile(r"(\.traj|(\.traj)?\.(jsonl|ndjson|json|eval|txt))(\.gz|\.zst)?$")
 _LOOSE = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
 _EXPECTED = re.compile(r"Expected `([^`]*)`, got `([^`]*)`")
 _MISSING = re.compile(r"missing required field `([^`]*)`")

@@ -1,0 +1,83 @@
+"""Outcomes that lie beside a run in files of their own, as evaluations of SWE-bench leave them.
+
+Read are `outcomes.jsonl` (`resolved` for the `path` of a run) and `results.json` with lists of instance ids. An
+instance that no list of failures names did not fail: it may not have been evaluated.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path, PurePath
+
+import msgspec
+
+from scout.errors import ScoutError
+from scout.lines import open_lines
+from scout.trajectory import Outcome
+
+ROWS = "outcomes.jsonl"
+LISTS = (Path("results.json"), Path("results", "results.json"))
+_LEVELS_OF_ROWS = 3
+"""`<rows>/<run>/trajs/<instance>.traj`: rows name the path, so a folder high up can be trusted."""
+_LEVELS_OF_LISTS = 2
+"""`<run>/trajs/<instance>.traj`: lists name no run, so only the run's own folder can be trusted."""
+
+
+class _Row(msgspec.Struct):
+    path: str
+    resolved: bool | None = None
+
+
+class _Lists(msgspec.Struct):
+    resolved: list[str] | int | None = None
+    resolved_ids: list[str] = []
+    unresolved: list[str] | int | None = None
+    unresolved_ids: list[str] = []
+
+
+def outcome_beside(path: Path, instance_id: str) -> Outcome:
+    """What the evaluation says of the run in this file; unknown where it says nothing."""
+    place = path.absolute()
+    for folder in list(place.parents)[:_LEVELS_OF_ROWS]:
+        resolved = _of_rows(folder / ROWS, place.relative_to(folder))
+        if resolved is not None:
+            return Outcome(passed=resolved)
+    for folder in list(place.parents)[:_LEVELS_OF_LISTS]:
+        for name in LISTS:
+            resolved = _of_lists(folder / name, instance_id)
+            if resolved is not None:
+                return Outcome(passed=resolved)
+    return Outcome()
+
+
+def run_name(path: Path, stem: str) -> str:
+    """Name of a run whose instance many runs share: the folder of the run and the file's name."""
+    folders = [part.name for part in path.absolute().parents if part.name not in ("trajs", stem, "")]
+    return f"{folders[0]}/{stem}" if folders else stem
+
+
+def _of_rows(path: Path, name: PurePath) -> bool | None:
+    if not path.is_file():
+        return None
+    with contextlib.suppress(OSError, ScoutError):
+        for _, line in open_lines(path):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                row = msgspec.json.decode(line, type=_Row)
+                if PurePath(row.path) == name:
+                    return row.resolved
+    return None
+
+
+def _of_lists(path: Path, instance_id: str) -> bool | None:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=_Lists)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if instance_id in [*_named(found.resolved), *found.resolved_ids]:
+        return True
+    return False if instance_id in [*_named(found.unresolved), *found.unresolved_ids] else None
+
+
+def _named(value: list[str] | int | None) -> list[str]:
+    """The ids; some reports have their number in this place."""
+    return value if isinstance(value, list) else []
