@@ -1,4 +1,4 @@
-"""Splitting runs by task and counting what a set of runs or rows holds."""
+"""Counting what a set of runs or rows holds."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from data_prep import split as splitting
 from data_prep import stats as stats_module
-from data_prep.split import is_leaky, leaks, split
 from scout import trajectory
 from scout.cli import main
-from scout.errors import InputError
 from scout.trajectory import Labels, Outcome, Step, Task, Trajectory
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -27,128 +24,6 @@ def make_run(task: int | str | None, number: int, *, key: str | None = None, tex
     )
     meta = {} if key is None else {"leak_key": key}
     return Trajectory(f"{task}-{number}", Task(f"Task {task}.", None if task is None else f"t{task}"), steps, meta=meta)
-
-
-def many(tasks: int = 20, candidates: int = 3) -> list[Trajectory]:
-    return [make_run(task, number, key=f"map {task}") for task in range(tasks) for number in range(candidates)]
-
-
-def tasks_of(runs: list[Trajectory]) -> set[str | None]:
-    return {run.task.id for run in runs}
-
-
-def test_no_task_is_in_two_splits_and_the_numbers_are_exact() -> None:
-    parts = split(many(), seed=1, test_tasks=6, dev_tasks=4)
-    assert {name: len(tasks_of(runs)) for name, runs in parts.items()} == {"train": 10, "dev": 4, "test": 6}
-    assert {name: len(runs) for name, runs in parts.items()} == {"train": 30, "dev": 12, "test": 18}
-    assert not tasks_of(parts["train"]) & tasks_of(parts["test"])
-    assert sorted(run.id for runs in parts.values() for run in runs) == sorted(run.id for run in many())
-
-
-def test_the_seed_decides_and_the_order_of_the_runs_does_not() -> None:
-    parts = split(many(), seed=1, test_tasks=6, dev_tasks=4)
-    turned = split(reversed(many()), seed=1, test_tasks=6, dev_tasks=4)
-    other = split(many(), seed=2, test_tasks=6, dev_tasks=4)
-    assert tasks_of(parts["test"]) == tasks_of(turned["test"])
-    assert tasks_of(parts["test"]) != tasks_of(other["test"])
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_runs_with_one_leak_key_stay_together(seed: int) -> None:
-    runs = [make_run(task, number, key=f"map {task // 2}") for task in range(20) for number in range(2)]
-    parts = split(runs, seed=seed, test_tasks=6, dev_tasks=4)
-    keys = {name: {run.meta["leak_key"] for run in found} for name, found in parts.items()}
-    assert not keys["train"] & keys["dev"] and not keys["train"] & keys["test"] and not keys["dev"] & keys["test"]
-    assert not is_leaky(leaks(parts))
-
-
-def test_runs_with_one_text_stay_together() -> None:
-    runs = many()
-    copy = msgspec.structs.replace(runs[0], id="copy", task=Task(runs[0].task.text, "t19"), meta={})
-    for seed in range(5):
-        parts = split([*runs, copy], seed=seed, test_tasks=6, dev_tasks=4)
-        assert any({"t0", "t19"} <= tasks_of(found) for found in parts.values())
-
-
-def test_runs_without_a_task_id_are_grouped_by_their_task_text() -> None:
-    runs = [msgspec.structs.replace(run, task=Task(run.task.text)) for run in many()]
-    parts = split(runs, seed=1, test_tasks=6, dev_tasks=4)
-    assert len({run.task.text for run in parts["test"]}) == 6
-    assert not is_leaky(leaks(parts))
-
-
-@pytest.mark.parametrize(
-    ("test_tasks", "dev_tasks", "told"),
-    [(21, 0, "test: 21 tasks were asked for, 20 can be had"), (10, 10, "none is left for training"), (18, 4, "dev: 4")],
-)
-def test_too_few_tasks_are_refused(test_tasks: int, dev_tasks: int, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        split(many(), seed=1, test_tasks=test_tasks, dev_tasks=dev_tasks)
-
-
-def test_tasks_bound_to_each_other_can_make_a_number_impossible() -> None:
-    runs = [make_run(task, 0, key=f"map {task // 10}") for task in range(20)]
-    with pytest.raises(InputError, match=r"test: 6 tasks were asked for, 0 can be had of 20 \(in 2 groups"):
-        split(runs, seed=1, test_tasks=6, dev_tasks=0)
-
-
-def test_every_kind_of_leak_is_found() -> None:
-    train = [make_run(1, 0, key="a"), make_run(2, 0, key="b"), make_run(3, 0, key="c")]
-    near = msgspec.structs.replace(train[2], id="near", task=Task("Another task.", "t9"), meta={})
-    twin = msgspec.structs.replace(train[1], id="twin", task=Task(train[1].task.text, "t8"), meta={})
-    test = [make_run(1, 1), make_run(7, 0, key="b"), twin, near]
-    report = leaks({"train": train, "test": test})
-    assert {name: figures["found"] for name, figures in report.items()} == {
-        "shared_tasks": 1,
-        "shared_leak_keys": 1,
-        "duplicate_texts": 1,
-        "near_duplicates": 2,
-    }
-    assert report["near_duplicates"]["highest"] == 1.0
-    assert is_leaky(report)
-
-
-def test_a_leak_writes_nothing(tmp_path: Path) -> None:
-    parts = {"train": [make_run(1, 0)], "dev": [], "test": [make_run(1, 1)]}
-    with pytest.raises(InputError, match="the splits leak, nothing was written"):
-        splitting.write("runs.jsonl", tmp_path / "out", parts, {})
-    assert not (tmp_path / "out").exists()
-
-
-def test_the_command_writes_three_files_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trajectory.write(tmp_path / "runs.jsonl.zst", many())
-    out = tmp_path / "split"
-    command = [
-        str(tmp_path / "runs.jsonl.zst"),
-        "--out",
-        str(out),
-        "--seed",
-        "3",
-        "--test-tasks",
-        "5",
-        "--dev-tasks",
-        "2",
-    ]
-    assert splitting.main(command) == 0
-    report = json.loads((out / "split.json").read_text())
-    assert report["tasks"] == {"train": 13, "dev": 2, "test": 5}
-    assert report["leaks"]["near_duplicates"]["sampled"] == 21
-    assert [len(list(trajectory.read(out / f"{name}.jsonl"))) for name in ("train", "dev", "test")] == [39, 6, 15]
-    told = capsys.readouterr()
-    assert "shared tasks 0, shared leak keys 0, duplicate texts 0" in told.err
-    assert json.loads(told.out)["runs"] == {"train": 39, "dev": 6, "test": 15}
-    before = (out / "test.jsonl").read_bytes()
-    assert splitting.main(command) == 0
-    assert (out / "test.jsonl").read_bytes() == before
-
-
-def test_the_command_refuses_with_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trajectory.write(tmp_path / "runs.jsonl", many(2))
-    options = ["--out", str(tmp_path / "out"), "--seed", "3", "--test-tasks", "5", "--dev-tasks", "2"]
-    assert splitting.main([str(tmp_path / "runs.jsonl"), *options]) == 1
-    assert splitting.main([str(tmp_path / "none.jsonl"), *options]) == 1
-    assert "can be had of 2" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def figures(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[dict[str, Any], str]:

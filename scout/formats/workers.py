@@ -22,7 +22,7 @@ FEW = 64
 CHUNK = 8
 PENDING = 2
 """Chunks a core that are in flight; with CHUNK it bounds the items in memory."""
-PROGRESS_SECONDS = 2.0
+PROGRESS_SECONDS = 5.0
 
 
 def each(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
