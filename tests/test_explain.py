@@ -19,7 +19,8 @@ from planted import later_visit, speaks_of_labels, wrong_number
 from tokenizers_for_tests import build
 from world_runs import collected, faulty
 
-from data_prep.explain import Unfaithful, _work, explain, known_part, main, rows_of
+from data_prep.explain import Unfaithful, _work, explain, main, rows_of
+from data_prep.rows import known_part
 from data_prep.world_writer import Analysis, analyse
 from scout.config import Recipe, load_recipe
 from scout.errors import InputError
