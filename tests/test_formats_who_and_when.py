@@ -45,6 +45,18 @@ def test_roles_are_authors_where_there_are_no_names_and_a_human_gives_the_task(t
     assert run.outcome.passed is None
 
 
+def test_a_bare_list_is_named_by_its_file_and_its_outcome_is_unknown() -> None:
+    file = Path(__file__).parent / "fixtures/agentrx/0badc0de.json"
+    assert formats.detect(file) == "who_and_when"
+    (run,) = formats.load(file)
+    assert run.id == run.task.id == "0badc0de" and run.outcome.passed is None
+    assert run.task.text.endswith("How many legs has a beetle?")
+    assert [step.thought.partition(":")[0] for step in run.steps][-1] == "Orchestrator (-> ComputerTerminal)"
+    assert run.steps[-1].observation == "ComputerTerminal: 6" and len(run.steps) == 4
+    # AgentRx counts from 1 over all messages, the human's included.
+    assert [step_of_message(run, number - 1) for number in (1, 2, 6)] == [None, 1, 4]
+
+
 def test_every_bad_message_is_listed(tmp_path: Path) -> None:
     history = [{"role": "a", "content": 1}, {"content": "x"}]
     with pytest.raises(FormatError, match=r"(?s)history\[0\].*history\[1\]"):

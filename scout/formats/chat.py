@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -21,6 +21,11 @@ from scout.formats.stats import digest
 from scout.trajectory import Trajectory
 
 LOOKED_FOR = 'a list of {"role", "content"}, an object with such a list under "messages" or "traj", or lines of either'
+
+_Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+ROLES: tuple[str, ...] = get_args(_Role)
+_CALL_LOG = {"messages", "response", "kwargs"}
+"""What only a log of one model call has. It holds the prompt so far: a piece of a run with which other files go on."""
 
 _Content = str | list[Any] | None
 
@@ -37,7 +42,7 @@ class _ToolCall(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    role: _Role
     content: _Content = None
     tool_calls: list[_ToolCall] | None = None
     function_call: _Function | None = None
@@ -104,6 +109,12 @@ def read(source: Source) -> Iterator[Trajectory]:
 def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory | None:
     """The run in one record, or None after adding what is wrong with it to `problems`."""
     before = len(problems)
+    if keys(record.raw).keys() >= _CALL_LOG:
+        allowed = "the run itself, such as the file of its events"
+        problems.append(
+            Problem(record.where, "response", "a log of one model call, which is a piece of a run", allowed)
+        )
+        return None
     if bytes(record.raw).lstrip().startswith(b"["):
         run: _Run | None = _Run(messages=decode(record.raw, list[msgspec.Raw], record.where, problems))
     else:

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from scout.errors import FormatError, Problem, printable, refuse
 from scout.formats import (
+    agent_error_bench,
     asciinema,
     atif,
     chat,
@@ -33,6 +34,8 @@ READERS: Mapping[str, ModuleType] = {
     "atif": atif,
     "mini_swe_agent": mini_swe_agent,
     "swe_agent": swe_agent,
+    "agent_error_bench": agent_error_bench,
+    "who_and_when": who_and_when,
     "chat": chat,
     "claude_code": claude_code,
     "codex": codex,
@@ -43,7 +46,6 @@ READERS: Mapping[str, ModuleType] = {
     "terminal_bench": terminal_bench,
     "asciinema": asciinema,
     "verifier_pool": verifier_pool,
-    "who_and_when": who_and_when,
 }
 """Name -> module with `LOOKED_FOR`, `matches(source)` and `read(source)`. A new reader is one file and one entry."""
 

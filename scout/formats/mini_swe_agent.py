@@ -2,8 +2,8 @@
 
 Each answer of the model is a step. In the text form thought and action are one text: the action is its only fenced
 block of bash, as the harness takes it; an answer with none or several is a thought alone. In the tool form (version 2)
-the calls are the action. What came back has the role `user`, `tool` or, from the Responses API, no role at all. The message
-with which the harness ends a run is no step; what was submitted is what the last command returned.
+the calls are the action. What came back has the role `user`, `tool` or, from the Responses API, no role at all. The
+message with which the harness ends a run is no step; what was submitted is what the last command returned.
 """
 
 from __future__ import annotations

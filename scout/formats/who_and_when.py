@@ -1,8 +1,9 @@
-"""Reader of multi-agent runs under `history`, as Who&When and TracerTraj write them.
+"""Reader of multi-agent runs: under `history`, as Who&When and TracerTraj write them, or a bare list, as AgentRx does.
 
 Every message is a step and its author stays in front of the text, except a terminal's, which is the observation of the
 step before it, and a human's, which is task in front of the first step and observation after it. The answer and the
-labels (`mistake_*`, `ground_truth`) are no part of the run; nothing of them is kept.
+labels (`mistake_*`, `ground_truth`) are no part of the run; nothing of them is kept. A bare list is named by its file
+and says nothing about its outcome.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import Any
 import msgspec
 
 from scout.errors import Problem
+from scout.formats.chat import ROLES
 from scout.formats.positions import Positions
 from scout.formats.run import Recorder
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.formats.source import Raw, Record, Source, build_all, decode, keys, text_of
 from scout.trajectory import Outcome, Trajectory
 
-LOOKED_FOR = 'an object or JSON lines with "history" (messages), "question" and "mistake_step"'
+LOOKED_FOR = (
+    'an object or JSON lines with "history" (messages), "question" and "mistake_step", '
+    'or a list of {"role", "content"} whose roles are names of agents'
+)
 _TERMINAL = re.compile(r"^computer_?terminal$", re.IGNORECASE)
 _LABELS = ("ground_truth", "mistake_agent", "mistake_step", "mistake_reason", "mistake_type", "labels")
 
@@ -37,19 +42,31 @@ class _Message(msgspec.Struct):
 
 class _Run(msgspec.Struct):
     history: list[msgspec.Raw]
-    question: str
+    question: str = ""
     question_ID: str | None = None
     is_correct: bool | None = None
     is_corrected: bool | None = None
 
 
 def matches(source: Source) -> bool:
-    """Whether the first record has a history, a question and the place of a mistake."""
-    return keys(source.first).keys() >= {"history", "question", "mistake_step"}
+    """Whether the first record has a history, a question and the place of a mistake, or is a message of an agent."""
+    return keys(source.first).keys() >= {"history", "question", "mistake_step"} or _is_bare(source)
+
+
+def _is_bare(source: Source) -> bool:
+    """Whether the file is a list of messages whose roles no chat interface has."""
+    found = keys(source.first)
+    role = text_of(found.get("role"))
+    return source.shape == "array" and found.keys() == {"role", "content"} and role is not None and role not in ROLES
 
 
 def read(source: Source) -> Iterator[Trajectory]:
     """The runs. Raises FormatError listing all problems of the file."""
+
+    bare = _is_bare(source)
+    if bare:
+        data = b'{"history":' + source.data + b"}"
+        source = msgspec.structs.replace(source, shape="object", first=data, data=data)
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
         run = decode(record.raw, _Run, record.where, problems)
@@ -62,6 +79,8 @@ def read(source: Source) -> Iterator[Trajectory]:
         if len(problems) > before:
             return
         name = source.stem if record.number is None else f"{source.stem}:{record.number}"
+        if bare:
+            run.question_ID = name
         trajectory = _trajectory(run, [message for message in messages if message], record, name)
         if trajectory is None:
             problems.append(Problem(record.where, "history", "no message of an agent", "at least one"))
@@ -92,7 +111,7 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
     meta: dict[str, Any] = {"format": "who_and_when", "source_file": record.where}
     meta |= {"messages": positions.messages, "authors": authors}
     return recorder.trajectory(
-        f"{run.question_ID}:{name}" if run.question_ID else name,
+        f"{run.question_ID}:{name}" if run.question_ID and run.question_ID != name else name,
         task_id=run.question_ID,
         outcome=Outcome(passed=passed),
         meta=meta,

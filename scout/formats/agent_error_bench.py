@@ -1,0 +1,130 @@
+"""Reader of AgentErrorBench's runs: chat messages whose prompt repeats everything at every turn.
+
+Each assistant message is a step, so the k-th label belongs to step k. The action is the `<action>` or `<answer>` of the
+message, the thought all the rest with its tags. Of a later prompt only the new observation is kept: the text between
+`Current Observation:` of that very step and the list of tools; the last step's prompt has an order in its place. The
+task is the question alone, without the list of tools, so that the same question of another data set is seen to be the
+same. `won` is the outcome.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from scout.errors import Problem
+from scout.formats.positions import Positions
+from scout.formats.run import Call, Recorder
+from scout.formats.source import Record, Source, build_all, decode, keys
+from scout.formats.stats import digest
+from scout.trajectory import Outcome, Trajectory
+
+LOOKED_FOR = 'an object or JSON lines with "messages" and "metadata" that holds "won" and "environment"'
+_TOOLS = "Available Tools:"
+_OBSERVATION = "\nCurrent Observation:"
+_TASK = re.compile(r"^Task:[ \t]*(.*?)(?=^Available Tools:)", re.DOTALL | re.MULTILINE)
+_TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL)
+_ANSWER = "answer"
+_THINK = "</think>"
+
+
+class _Message(msgspec.Struct):
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class _Metadata(msgspec.Struct):
+    won: bool | None = None
+    environment: str | None = None
+    model: str | None = None
+
+
+class _Run(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    metadata: _Metadata
+
+
+def matches(source: Source) -> bool:
+    """Whether the first record has messages, and says beside them whether the agent won."""
+    found = keys(source.first)
+    return "messages" in found and keys(found.get("metadata", b"")).keys() >= {"won", "environment"}
+
+
+def read(source: Source) -> Iterator[Trajectory]:
+    """The runs. Raises FormatError listing all problems of the file."""
+
+    def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
+        run = decode(record.raw, _Run, record.where, problems)
+        if run is None:
+            return
+        before = len(problems)
+        messages = [decode(raw, _Message, f"{record.where}:{at}", problems) for at, raw in enumerate(run.messages)]
+        if len(problems) > before:
+            return
+        recorder, positions = Recorder(record.ref), Positions()
+        question = ""
+        calls: list[Call] = []
+        for at, message in enumerate(messages):
+            if message is None:
+                continue
+            if message.role == "assistant":
+                thought, calls = _split(message.content)
+                recorder.turn(at, thought, calls)
+            elif recorder.steps:
+                _observe(recorder, message.content, bool(calls))
+            else:
+                question = question or _question(message.content, recorder)
+            positions.note(at, recorder.steps)
+        if calls and all(call.name == _ANSWER for call in calls):
+            recorder.result("")  # nothing comes back of an answer, so nothing is missing
+        if not recorder.steps:
+            problems.append(Problem(record.where, "messages", "no assistant message", "at least one"))
+            return
+        name = source.stem if record.number is None else f"{source.stem}:{record.number}"
+        meta: dict[str, Any] = {"format": "agent_error_bench", "source_file": record.where}
+        more = {"domain": run.metadata.environment, "agent_model": run.metadata.model}
+        meta |= {key: value for key, value in more.items() if value} | {"messages": positions.messages}
+        task_id = f"{run.metadata.environment}:{digest(question)[:12]}" if question else None
+        outcome = Outcome(passed=run.metadata.won)
+        yield recorder.trajectory(name, task_id=task_id, outcome=outcome, meta=meta, task_text=question)
+
+    return build_all(source, build)
+
+
+def _question(prompt: str, recorder: Recorder) -> str:
+    """The question of the first prompt; another prompt is task text as it stands."""
+    found = _TASK.search(prompt)
+    if found is None:
+        recorder.context(prompt)
+        return ""
+    recorder.left_out["prompts without the question: list of tools, instructions"] += 1
+    return found[1].strip()
+
+
+def _observe(recorder: Recorder, prompt: str, called: bool) -> None:
+    """What is new in a later prompt. A tool's output may hold the same words, so the step's number is looked for."""
+    start = f"You are now at step {recorder.steps + 1}"
+    _, middle, rest = prompt.partition(f"{start}.{_OBSERVATION}")
+    _, last, order = prompt.partition(f"{start} and this is the final step.{_OBSERVATION}")
+    text, tools, _ = rest.rpartition(f"\n\n{_TOOLS}")
+    if (middle and tools) or last:
+        recorder.left_out["prompts that repeat task, history and tools"] += 1
+        text = text.strip() if tools else order.strip()
+    else:
+        recorder.warnings.append(f"step {recorder.steps}: a prompt in another form, kept whole")
+        text = prompt
+    if called:
+        recorder.result(text)
+    else:
+        recorder.context(text)
+
+
+def _split(text: str) -> tuple[str, list[Call]]:
+    """Thought and calls; tags inside the model's own thinking are thought."""
+    thinking, end, said = text.rpartition(_THINK)
+    calls = [Call(_ANSWER if tag[1] == _ANSWER else "", tag[2].strip()) for tag in _TAG.finditer(said)]
+    rest = _TAG.sub("", said).strip()
+    return "\n".join(part for part in (thinking + end, rest) if part), calls
