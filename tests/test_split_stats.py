@@ -12,6 +12,8 @@ import pytest
 from data_prep import stats as stats_module
 from scout import trajectory
 from scout.cli import main
+from scout.formats.stats_command import describe
+from scout.formats.workers import FEW
 from scout.trajectory import Labels, Outcome, Step, Task, Trajectory
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -48,6 +50,9 @@ def test_stats_of_labelled_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert runs["mistakes_by_kind"] == {"skipped_check": 1, "wrong_sum": 1}
     assert runs["proof_sizes"] == {"1": 1, "2": 1}
     assert runs["duplicates"]["texts"] == 0
+    assert runs["runs_per_task"] == {"2": {"tasks": 2, "mixed": 1}}
+    assert sum(runs["tokens"]["white space"]["run"]["histogram"].values()) == 4
+    assert "tokens of a run, counted by white space:" in err
     assert "first mistake by tenth of the run (2 runs):" in err
 
 
@@ -67,6 +72,55 @@ def test_the_same_text_under_two_ids_is_a_duplicate(tmp_path: Path, capsys: pyte
     trajectory.write(tmp_path / "runs.jsonl", runs)
     result, _ = figures(capsys, tmp_path / "runs.jsonl")
     assert result["runs"]["duplicates"] == {"texts": 1, "surplus": 1, "examples": [["1-0", "again"]]}
+
+
+def long_run(name: str, words: list[str]) -> Trajectory:
+    return Trajectory(name, Task("Copy the words.", name), (Step(1, observation=" ".join(words)),))
+
+
+def test_near_duplicates_are_told_with_files_and_similarity(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"word{number}" for number in range(200)]
+    changed = [*words[:190], *(f"other{number}" for number in range(10))]
+    trajectory.write(tmp_path / "a.jsonl", [long_run("first", words), long_run("apart", [w * 2 for w in words])])
+    trajectory.write(tmp_path / "b.jsonl", [long_run("second", changed)])
+    result, err = figures(capsys, tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    near = result["runs"]["near_duplicates"]
+    (found,) = near["pairs"]
+    assert (near["runs"], found["first"], found["second"]) == (1, "first", "second")
+    assert (found["first_file"], found["second_file"]) == (str(tmp_path / "a.jsonl"), str(tmp_path / "b.jsonl"))
+    assert found["similarity"] == pytest.approx(183 / 203, abs=0.08)
+    assert "near-duplicates: 1 runs at least 80% like an earlier one, such as first = second" in err
+
+
+def test_many_runs_are_counted_on_all_cores_like_few(tmp_path: Path) -> None:
+    runs = [make_run(task, number) for task in range(50) for number in range(3)]
+    trajectory.write(tmp_path / "all.jsonl", runs)
+    for part in range(3):
+        trajectory.write(tmp_path / f"{part}.jsonl", runs[50 * part : 50 * part + 50])
+    whole = describe([str(tmp_path / "all.jsonl")])["runs"]
+    parts = describe([str(tmp_path / f"{part}.jsonl") for part in range(3)])["runs"]
+    assert len(runs) > 2 * FEW
+    assert {**whole, "near_duplicates": None} == {**parts, "near_duplicates": None}
+    assert (whole["runs"], whole["tasks"]) == (150, 50)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_the_figures_are_drawn(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="the package matplotlib is not installed")
+    rows = write_rows(tmp_path / "train.jsonl", [make_row(1, ["correct", "incorrect"])])
+    picture = tmp_path / f"figures{suffix}"
+    figures(capsys, FIXTURES / "runs/labelled.jsonl", rows, "--plot", picture)
+    drawn = picture.read_bytes()
+    assert drawn.startswith(b"\x89PNG" if suffix == ".png" else b"<?xml")
+    figures(capsys, FIXTURES / "runs/labelled.jsonl", rows, "--plot", picture)
+    assert picture.read_bytes() == drawn
+
+
+def test_a_picture_of_another_kind_is_refused_before_work_is_done(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["stats", str(tmp_path / "none.jsonl"), "--plot", str(tmp_path / "figures.jpg")]) == 2
+    assert "ends in none of .png, .svg" in capsys.readouterr().err
 
 
 def make_row(number: int, gold: list[str]) -> dict[str, Any]:
@@ -94,8 +148,10 @@ def test_stats_of_training_rows(tmp_path: Path, capsys: pytest.CaptureFixture[st
     result, err = figures(capsys, write_rows(tmp_path / "train.jsonl", rows), FIXTURES / "runs/labelled.jsonl")
     found = result["rows"]
     assert (found["rows"], found["trajectories"], found["tasks"]) == (3, 2, 1)
-    assert found["tokens"]["prompt"]["max"] == 5
-    assert found["tokens"]["row"]["sum"] == 3 * 9
+    tokens = found["tokens"]["white space"]
+    assert tokens["prompt"]["max"] == 5
+    assert (tokens["row"]["sum"], tokens["row"]["histogram"]) == (3 * 9, {"8-15": 3})
+    assert found["longest_row"]["white space"]["tokens"] == 9
     assert found["step_labels"] == {"correct": 5, "incorrect": 1}
     assert found["mistakes"] == {"clean": 2, "with_mistake": 1}
     assert found["split"] == {"train": 3}
@@ -138,8 +194,16 @@ def test_stats_count_with_a_tokenizer(tmp_path: Path, capsys: pytest.CaptureFixt
     letters.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     letters.save(str(tmp_path / "tokenizer.json"))
     trajectory.write(tmp_path / "runs.jsonl", [make_run(1, 0)])
-    result, _ = figures(capsys, tmp_path / "runs.jsonl", "--tokenizer", tmp_path)
-    assert result["runs"]["tokens"]["task"]["max"] == 3
+    other = tmp_path / "characters"
+    other.mkdir()
+    characters = tokenizers.Tokenizer(tokenizers.models.WordLevel({"?": 0}, unk_token="?"))
+    characters.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    characters.save(str(other / "tokenizer.json"))
+    result, err = figures(capsys, tmp_path / "runs.jsonl", "--tokenizer", tmp_path, "--tokenizer", other)
+    assert result["counted_with"] == [str(tmp_path), str(other)]
+    tokens = result["runs"]["tokens"]
+    assert (tokens[str(tmp_path)]["task"]["max"], tokens[str(other)]["task"]["max"]) == (3, len("Task 1."))
+    assert f"tokens: task ({other})" in err
     assert main(["stats", str(tmp_path / "runs.jsonl"), "--tokenizer", str(tmp_path / "none")]) == 2
 
 

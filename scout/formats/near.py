@@ -9,6 +9,8 @@ import re
 import unicodedata
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -61,13 +63,10 @@ def jaccard(first: Shingles, second: Shingles) -> float:
     return both / union if union else 0.0
 
 
+@cache
 def available() -> bool:
     """Whether signatures can be made, that is, whether datasketch is installed."""
-    try:
-        import datasketch  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("datasketch") is not None
 
 
 def _sketches() -> Any:
