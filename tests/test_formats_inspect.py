@@ -84,6 +84,8 @@ def test_a_sample_without_the_model_is_told_and_a_limit_warned_of() -> None:
         ([1], True, 1.0),
         ([0.25], None, 0.25),
         ([True], True, None),
+        ([float("nan")], None, None),
+        ([None], None, None),
         (["maybe"], None, None),
         ([{"a": 1}], None, None),
         (["C", "C"], True, None),
@@ -98,6 +100,16 @@ def test_scores(tmp_path: Path, values: list[Any], passed: bool | None, score: f
     (tmp_path / "a.json").write_text(json.dumps(log))
     (run,) = load(tmp_path / "a.json")
     assert (run.outcome.passed, run.outcome.score) == (passed, score)
+
+
+def test_no_answer_is_a_verdict_and_said(tmp_path: Path) -> None:
+    log = content()
+    log["samples"] = log["samples"][:1]
+    log["samples"][0]["scores"] = {"judge": {"value": "N"}}
+    (tmp_path / "a.json").write_text(json.dumps(log))
+    (run,) = load(tmp_path / "a.json")
+    assert run.outcome.passed is False
+    assert any("no answer or refusal" in note for note in run.meta["warnings"])
 
 
 @pytest.mark.parametrize("samples", [None, [], [{"id": 1, "messages": []}]])

@@ -68,7 +68,12 @@ def test_old_events_of_the_resolver() -> None:
         'finish {"outputs":{}}',
     ]
     assert [step.observation for step in run.steps] == ["$ ", "1", ""]
-    assert run.outcome.passed is True and any("own judgement" in warning for warning in run.meta["warnings"])
+
+
+def test_the_resolvers_own_opinion_is_no_outcome() -> None:
+    (run,) = load("resolver.jsonl")
+    assert run.outcome.passed is None
+    assert "success: the opinion of the resolver's own model, no outcome" in run.meta["left_out"]
 
 
 def test_messages_of_the_agent_are_steps() -> None:
@@ -126,7 +131,7 @@ def test_public_files(shared_data: Path) -> None:
         shown = [event["content"] for event in row["history"] if event.get("observation") in ("run", "read", "edit")]
         assert shown and all(text in seen for text in shown)
     resolved = list(formats.load(folder / "resolver_output.jsonl"))
-    assert [run.outcome.passed for run in resolved] == [True, True] and [len(run.steps) for run in resolved] == [4, 22]
+    assert [run.outcome.passed for run in resolved] == [None, None] and [len(run.steps) for run in resolved] == [4, 22]
     files = sorted((folder / "runtime_trajs").glob("*.json"))
     assert [len(run.steps) for file in files for run in formats.load(file)] == [2, 5, 3, 4]
     (run,) = formats.load(folder / "sdk_events.jsonl")

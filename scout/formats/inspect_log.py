@@ -2,9 +2,10 @@
 
 A sample is a run, named after the log, the sample and the epoch, since a sample is tried once an epoch. Each assistant
 message is a step. Texts that the log keeps as attachments are put back. Scores give the outcome: C or a number from 1
-passed, I, N or 0 failed, anything between is a score only; scorers that disagree leave the outcome unknown. The target
-and the scorers' explanations may hold the answer and are left out. A sample in which the model never spoke is no run;
-the first run of the log says which were passed over.
+passed, I, N or 0 failed, anything between is a score only; scorers that disagree leave the outcome unknown. N is a
+verdict, "no answer or refusal", which Inspect counts as 0 among the scored samples; what a scorer left unscored is no
+number and stays unknown. The target and the scorers' explanations may hold the answer and are left out. A sample in
+which the model never spoke is no run; the first run of the log says which were passed over.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from scout.trajectory import Outcome, Trajectory
 LOOKED_FOR = 'an object with "eval", "plan" and "version" (its runs are in "samples"), or a zip with such a header.json'
 _ATTACHED = "attachment://"
 _GRADES: dict[str, float] = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""Inspect's own values of correct, partial, incorrect and no answer."""
+"""Inspect's own values of correct, partial, incorrect and no answer, with the numbers it counts them as."""
 _NAMED = 5
 
 _Content = str | list[Any] | None
@@ -220,6 +221,8 @@ def _outcome(scores: dict[str, Any], recorder: Recorder) -> Outcome:
     for name, score in scores.items():
         value = score.get("value") if isinstance(score, dict) else score
         number = _GRADES.get(value) if isinstance(value, str) else value
+        if value == "N":
+            recorder.warnings.append(f"scorer {name!r} gave N, no answer or refusal, which Inspect counts as 0")
         if isinstance(number, bool):
             outcomes.append(Outcome(passed=number))
         elif isinstance(number, int | float):

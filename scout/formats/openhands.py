@@ -3,8 +3,9 @@
 An action of the agent is a step; actions of one model response are one step. An event holds either `action` or
 `observation`, whatever its `source`, and an observation belongs to the action that `cause` names (the SDK names the
 call). What is shown of a call is the model's own call where the event keeps it, else the action's arguments. A thought
-that was only logged (`think`) opens the next step. A message of the agent is a step; one of the user is task or
-observation. System prompts, recalls, condensations and state changes are no part of the run and are counted.
+that was only logged (`think`) opens the next step. A message of the agent is a step, for its claims can be wrong and
+often it is the answer; one of the user is task or observation. System prompts, recalls, condensations and state
+changes are no part of the run and are counted.
 """
 
 from __future__ import annotations
@@ -182,15 +183,15 @@ def _finish(
 
 
 def _outcome(run: _Run, recorder: Recorder) -> Outcome:
-    """The tests' verdict; where there is none, the resolver's own, which a warning says."""
+    """The tests' verdict; where there is none the outcome is unknown, whatever the resolver's model thought of it."""
     tested = run.test_result if isinstance(run.test_result, dict) else {}
     for report in (run.report, tested.get("report")):
         resolved = report.get("resolved") if isinstance(report, dict) else None
         if isinstance(resolved, bool):
             return Outcome(passed=resolved)
     if run.success is not None:
-        recorder.warnings.append("the outcome is the resolver's own judgement (success), not that of tests")
-    return Outcome(passed=run.success)
+        recorder.not_followed.append("success: the opinion of the resolver's own model, no outcome")
+    return Outcome()
 
 
 def _record(recorder: Recorder, positions: Positions, found: list[tuple[int, _Event]]) -> None:
