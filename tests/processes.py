@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from scout.serve.child import die_with_parent
+from scout.scorer.environment import die_with_parent
 
 LIMIT_SECONDS = 600
 ONE_THREAD = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}

@@ -52,6 +52,24 @@ with open(out + ".replies", "w") as file:
     json.dump([facts, [list(r.token_ids) for r in again]], file)
 """
 
+TWO_ENGINES = """
+import os, signal, sys
+from scout import trajectory, verdict
+from scout.errors import ServerError
+from scout.scorer.local import open_local
+from scout.scorer.replicas import Replicas
+taught, runs, out = sys.argv[1:]
+scorer = open_local(taught)
+engines = scorer._engine
+assert isinstance(engines, Replicas) and len(engines._workers) == 2
+verdict.write(out, scorer.score(list(trajectory.read(runs))))
+os.kill(engines._workers[1].pid, signal.SIGKILL)
+try:
+    scorer.score(list(trajectory.read(runs)))
+except ServerError as error:
+    print(error)
+"""
+
 
 @dataclass
 class Served:
@@ -148,6 +166,20 @@ def test_in_process_equals_the_endpoint(served: Served, in_process: InProcess) -
     for one, other in zip(Client(served.url).score(RUNS), verdict.read(in_process.out), strict=True):
         assert one.status == other.status and one.first_mistake == other.first_mistake
         assert one.p_yes is None or one.p_yes == pytest.approx(other.p_yes, abs=0.02)
+
+
+def test_an_engine_a_core_gives_the_same_verdicts_and_its_death_is_one_error(
+    in_process: InProcess, runs_file: Path
+) -> None:
+    out = runs_file.with_name("two.jsonl")
+    command = [sys.executable, "-c", TWO_ENGINES, str(tiny_model.taught_folder()), str(runs_file), str(out)]
+    two = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_SECONDS, env=two)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for one, other in zip(verdict.read(out), verdict.read(in_process.out), strict=True):
+        assert one.status == other.status and one.first_mistake == other.first_mistake
+        assert one.p_yes is None or one.p_yes == pytest.approx(other.p_yes, abs=0.02)
+    assert done.stdout.startswith("A vLLM process ended (exit code -9)") and done.stdout.count("\n") == 1
 
 
 def test_a_random_model_is_unscored_and_stdout_holds_json_only(in_process: InProcess) -> None:

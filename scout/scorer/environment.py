@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import MutableMapping
+import signal
+import sys
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 _QUIET = {
@@ -20,6 +23,8 @@ _DEFAULTS = {
     "TOKENIZERS_PARALLELISM": "false",
 }
 
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
 CPU_BATCH_TOKENS = 8192
 """Prompt tokens that vLLM on CPU reads at once; room for about twenty short prompts."""
 
@@ -33,15 +38,20 @@ def prepare(environment: MutableMapping[str, str] | None = None) -> MutableMappi
     target.update(_QUIET)
     for name, value in _DEFAULTS.items():
         target.setdefault(name, value)
-    threads = target.get("OMP_NUM_THREADS", "")
-    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     if not has_gpu():
         # One small function of vLLM's sampler is compiled at the first request with log-probabilities: 10 to 25 s.
         target.setdefault("TORCHDYNAMO_DISABLE", "1")
-    if cores:
-        wanted = int(threads) if threads.isdigit() and int(threads) > 0 else len(cores)
-        target.setdefault("VLLM_CPU_OMP_THREADS_BIND", ",".join(str(core) for core in cores[:wanted]))
+    bound = ",".join(map(str, cores(target)))
+    if bound:
+        target.setdefault("VLLM_CPU_OMP_THREADS_BIND", bound)
     return target
+
+
+def cores(environment: Mapping[str, str] = os.environ) -> list[int]:
+    """Numbers of the cores that vLLM may use: those of this process, at most OMP_NUM_THREADS; empty when unknown."""
+    threads = environment.get("OMP_NUM_THREADS", "")
+    found = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    return found[: int(threads)] if threads.isdigit() and int(threads) > 0 else found
 
 
 def engine_options(context_tokens: int, dtype: str) -> dict[str, Any]:
@@ -73,3 +83,9 @@ def has_gpu() -> bool:
     import torch
 
     return torch.cuda.is_available()
+
+
+def die_with_parent() -> None:
+    """Runs in the child: the kernel (of Linux) sends it SIGTERM when we are killed and cannot stop it ourselves."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from scout.scorer.engine import Engine, Stop, never
 from scout.scorer.folder import Folder, load
 from scout.scorer.loop import Progress, score
+from scout.scorer.replicas import open_engine
 from scout.trajectory import Trajectory
 from scout.verdict import Verdict
 
@@ -34,8 +35,6 @@ class LocalScorer:
 
 
 def open_local(path: str | os.PathLike[str], *, progress: Progress | None = None) -> LocalScorer:
-    """A scorer on in-process vLLM. The folder is checked before vLLM starts (see `folder.load`)."""
+    """A scorer on vLLM of this machine. The folder is checked before vLLM starts (see `folder.load`)."""
     folder = load(path)
-    from scout.scorer.vllm_engine import VllmEngine
-
-    return LocalScorer(folder, VllmEngine(folder), progress=progress)
+    return LocalScorer(folder, open_engine(folder), progress=progress)

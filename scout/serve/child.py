@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import os
 import secrets
 import signal
@@ -25,8 +24,6 @@ START_SECONDS = 1800.0
 STOP_SECONDS = 10.0
 LOG_LINES = 25
 SERVED_NAME = "scout"
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 class VllmServer:
@@ -69,7 +66,7 @@ class VllmServer:
             text=True,
             errors="replace",
             start_new_session=True,  # Ctrl-C in a terminal reaches us alone; we stop the whole group
-            preexec_fn=die_with_parent,
+            preexec_fn=environment.die_with_parent,
         )
         threading.Thread(target=self._read_log, args=(self._process,), daemon=True).start()
         deadline = time.monotonic() + START_SECONDS
@@ -127,9 +124,3 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def die_with_parent() -> None:
-    """Runs in the child: the kernel (of Linux) sends it SIGTERM when we are killed and cannot stop it ourselves."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
