@@ -64,11 +64,12 @@ def _run_panels(figures: Mapping[str, Any] | None) -> list[Panel]:
         return []
     panels: list[Panel] = [
         lambda axes: _tokens(axes, figures["tokens"], "run"),
-        lambda axes: _labels(axes, figures["step_labels"], "step labels of runs"),
         lambda axes: _per_task(axes, figures["runs_per_task"]),
     ]
+    if figures["step_labels"]:
+        panels.append(lambda axes: _labels(axes, figures["step_labels"], "step labels of runs"))
     if figures["first_mistake"]["n"]:
-        panels.insert(2, lambda axes: _positions(axes, figures["first_mistake"]["by_tenth_of_run"]))
+        panels.append(lambda axes: _positions(axes, figures["first_mistake"]["by_tenth_of_run"]))
     return panels
 
 
@@ -91,19 +92,22 @@ def _tokens(axes: Any, tokens: Mapping[str, Any], part: str) -> None:
         at = [places[low] + number * width for low in counts]
         label = printable(name, 40)
         axes.bar(at, list(counts.values()), width, color=_COLOURS[number % len(_COLOURS)], label=label)
-    axes.set_xticks([place + 0.45 - width / 2 for place in places.values()], [_short(low) for low in lows])
+    axes.set_xticks([place + 0.45 - width / 2 for place in places.values()], [_short(low) for low in lows], rotation=45)
     axes.set(title=f"tokens of a {part}", xlabel="tokens, from", ylabel=f"{part}s")
     axes.legend(frameon=False)
 
 
 def _short(number: int) -> str:
-    return f"{number // 1024}k" if number >= 1024 else str(number)
+    for unit, size in (("M", 1 << 20), ("k", 1 << 10)):
+        if number >= size:
+            return f"{number // size}{unit}"
+    return str(number)
 
 
 def _labels(axes: Any, counts: Mapping[str, int], title: str) -> None:
     bars = axes.bar(list(counts), list(counts.values()), color=_BLUE)
     axes.bar_label(bars)
-    axes.set(title=title if counts else f"{title}: none", ylabel="steps")
+    axes.set(title=title, ylabel="steps")
 
 
 def _positions(axes: Any, tenths: list[int]) -> None:
