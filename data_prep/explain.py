@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from data_prep import check, labels_writer, llm_settings
-from data_prep.rows import Check, Unfaithful, frame, judged_part, problem, row_of, tokenizer_of
+from data_prep.rows import Check, Frame, Unfaithful, frame, judged_part, problem, row_of, tokenizer_of
 from data_prep.world_writer import Analysis, analyse
 from scout.config import Recipe, load_recipe
 from scout.errors import InputError, ScoutError, exit_code
@@ -35,6 +35,8 @@ from scout.trajectory import Trajectory, read
 TRIES = 3
 """Analyses written for a run before it is dropped."""
 SPLITS = ("train", "dev")
+BEGUN = 0.1
+"""Share of the runs in windows that are also shown as they were when only their first step was there."""
 
 Writer = Callable[[Trajectory, random.Random], Analysis]
 WRITERS: Mapping[str, Writer] = {"world": analyse, "labels": labels_writer.analyse}
@@ -51,6 +53,8 @@ def rows_of(run: Trajectory, split: str, recipe: Recipe, tokenizer: Any, writer:
     for attempt in range(TRIES):
         analysis = writer(run, random.Random(f"{run.id}/{attempt}"))
         rows = [row_of(run, number, window, analysis, shared) for number, window in enumerate(windows, 1)]
+        if len(windows) > 1 and random.Random(run.id).random() < BEGUN:
+            rows.append(_begun(run, analysis, shared))
         found = problem(run, analysis, rows, CHECKS.get(writer, _world_problems))
         if not found:
             for row in rows:
@@ -58,6 +62,12 @@ def rows_of(run: Trajectory, split: str, recipe: Recipe, tokenizer: Any, writer:
                 row["tries"] = attempt + 1
             return rows
     raise Unfaithful(found)
+
+
+def _begun(run: Trajectory, analysis: Analysis, shared: Frame) -> dict[str, Any]:
+    """The row of a run of which only the first step is there, number 0: whoever watches a run live asks that too."""
+    (window,) = shared.windows(msgspec.structs.replace(run, steps=run.steps[:1]))
+    return row_of(run, 0, window, analysis, shared)
 
 
 def _world_problems(run: Trajectory, paragraphs: Mapping[int, str]) -> list[str]:

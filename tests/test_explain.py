@@ -42,6 +42,11 @@ def rows(run: Trajectory, writer: Callable[[Trajectory, random.Random], Analysis
     return rows_of(run, "train", recipe(), TOKENIZER, writer)
 
 
+def in_order(run: Trajectory) -> list[dict[str, Any]]:
+    """The rows of the run's windows, without that of the run as it began."""
+    return [row for row in rows(run) if not row["id"].endswith("#0")]
+
+
 def labels(run: Trajectory) -> Labels:
     assert run.labels is not None
     return run.labels
@@ -57,7 +62,7 @@ def relabelled(run: Trajectory, **changes: Any) -> Trajectory:
 def test_parsed_verdicts_equal_the_labels() -> None:
     for run in collected()[:60]:
         covered: list[int] = []
-        for row in rows(run):
+        for row in in_order(run):
             reply = parse_reply(row["completion"], row["indices"], True)
             gold = {index: labels(run).step_labels[index - 1] for index in row["indices"]}
             assert reply.readable and not reply.contradictions
@@ -67,9 +72,18 @@ def test_parsed_verdicts_equal_the_labels() -> None:
         assert covered == [step.index for step in run.steps]
 
 
+def test_some_runs_are_also_shown_as_they_began() -> None:
+    begun = [row for run in collected() for row in rows(run) if row["id"].endswith("#0")]
+    assert 0.03 < len(begun) / len(collected()) < 0.25
+    for row in begun:
+        reply = parse_reply(row["completion"], [1], True)
+        assert row["indices"] == [1] and "[2]" not in row["prompt"][-1]["content"]
+        assert reply.readable and reply.state is None and [reply.block[1]] == row["gold"]
+
+
 def test_each_window_shows_the_state_that_the_one_before_wrote() -> None:
     for run in collected()[:30]:
-        windows = rows(run)
+        windows = in_order(run)
         assert len(windows) == -(-len(run.steps) // recipe().scout.window_steps)
         for number, row in enumerate(windows):
             text = row["prompt"][-1]["content"]
