@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from data_prep import commands
 from scout.trajectory import Step, Trajectory
 
 SHOWN_CHARACTERS = 100
@@ -20,7 +21,7 @@ NEAR_CHARACTERS = 30
 """A word this close before a value is what the value is about."""
 
 _FILE = re.compile(
-    r"(?<![\w./-])(?:[\w.-]*/)*[\w-]+\.(?:py|ipynb|js|jsx|ts|tsx|java|kt|scala|c|cc|cpp|h|hpp|rs|go|rb|php|sh|pl|r|R|m|"
+    r"(?<![\w./:*-])(?:[\w.-]*/)*[\w-]+\.(?:py|ipynb|js|jsx|ts|tsx|java|kt|scala|c|cc|cpp|h|hpp|rs|go|rb|php|sh|pl|r|R|m|"
     r"sql|html|css|xml|json|jsonl|ya?ml|toml|ini|cfg|conf|md|rst|txt|csv|tsv|log|lock|gradle|tex|fasta|pdf|png|jpg|db)"
     r"(?![\w/-]|\.\w)"
 )
@@ -35,15 +36,8 @@ _WORD = re.compile(
 )
 """What a number can be about."""
 _SENTENCE = re.compile(r"[^.!?\n]*(?:[.!?](?=\w)[^.!?\n]*)*[.!?\n]?")
-_TEST = re.compile(r"\b(?:py)?tests?\b|\btest_|_test\b|unittest|\bverif|\bcheck", re.IGNORECASE)
 _FAILURE = re.compile(
     r"\bFAIL(?:ED|URES?)?\b|\bTraceback \(most recent|\b[1-9]\d* (?:failed|failures?|errors?)\b|\btests? failed\b"
-)
-_VIEWS = re.compile(r"\b(?:cat (?![>-]|<<)|head|less|grep|sed -n|view|open|read)\b", re.IGNORECASE)
-"""What such a command shows may be the text of a test rather than its result."""
-_WRITES = re.compile(
-    r"(?<!\d)>(?!&)|write|creat|edit|insert|replac|patch|\btee\b|sed -i|mkdir|\bgit\b|install|\bcp\b|\bmv\b|save|put",
-    re.IGNORECASE,
 )
 _PASSED = re.compile(
     r"\b(?:tests?|checks?|cases?)\b[^.!?\n]{0,40}\b(?:pass(?:es|ed)?|succeed(?:s|ed)?)\b"
@@ -57,14 +51,6 @@ _NOT_SAID = re.compile(
     re.IGNORECASE,
 )
 """In a sentence with one of these nothing is claimed, or not for certain."""
-_CHANGES = re.compile(
-    r"^(?:book|cancel|update|modify|return|exchange|create|delete|send|submit|transfer)", re.IGNORECASE
-)
-_REPEATS = re.compile(
-    r"sleep|wait|background|tail|watch|\bps\b|\btop\b|status|poll|\bnext|page|scroll|\bdown\b|more|continue|retry|tmux|\bC-|enter",
-    re.IGNORECASE,
-)
-"""What is done again for a reason."""
 
 
 class Fault(NamedTuple):
@@ -114,16 +100,14 @@ def _claims(pattern: re.Pattern[str], thought: str) -> str | None:
 
 
 def repeated_command(run: Trajectory) -> Iterator[Callable[[], Fault | None]]:
-    """The same action again right after its result, which was no failure, in a run that repeats it nowhere."""
+    """A step again, word for word: it only reads, has just shown its result, and the run repeats it nowhere."""
     actions = [step.action.strip() for step in run.steps]
     for at, step in enumerate(run.steps, 1):
         action = actions[at - 1]
-        if not action or not step.observation.strip() or actions.count(action) > 1:
-            continue
-        if _REPEATS.search(action) or _FAILURE.search(step.observation) or "rror" in step.observation:
+        if not step.observation.strip() or actions.count(action) > 1 or not commands.reads_only(action):
             continue
         reason = f"It does the same as step {at} again, whose result is in view: {_quoted(action)}"
-        yield lambda at=at, step=step, reason=reason: _up_to(run, at, _unanswered(step), at, reason)  # type: ignore[misc]
+        yield lambda at=at, step=step, reason=reason: _up_to(run, at, step, at, reason)  # type: ignore[misc]
 
 
 # A claim of success where there is none
@@ -137,8 +121,7 @@ def fake_success(run: Trajectory) -> Iterator[Callable[[], Fault | None]]:
 
 def _passed_too_early(run: Trajectory) -> Iterator[Callable[[], Fault | None]]:
     fails = [_failure(step) for step in run.steps]
-    busy = (at for at, step in enumerate(run.steps, 1) if _TEST.search(step.action) or _WRITES.search(step.action))
-    begun = next(busy, len(run.steps))
+    begun = next((at for at, step in enumerate(run.steps, 1) if commands.works(step.action)), len(run.steps))
     for at, step in enumerate(run.steps, 1):
         claim = _claims(_PASSED, step.thought)
         if claim is None:
@@ -157,20 +140,20 @@ def _passed_too_early(run: Trajectory) -> Iterator[Callable[[], Fault | None]]:
 
 def _failure(step: Step) -> str | None:
     """The first line in which a test says that it failed."""
-    if not _TEST.search(step.action) or _VIEWS.search(step.action):
+    if not commands.tests(step.action):
         return None
     return next((line for line in step.observation.splitlines() if _FAILURE.search(line)), None)
 
 
 def _done_too_early(run: Trajectory) -> Iterator[Callable[[], Fault | None]]:
-    names = [step.action.split(None, 1)[0] if step.action.strip() else "" for step in run.steps]
+    calls = [commands.changes(step.action) for step in run.steps]
     for at in range(3, len(run.steps) + 1):
-        step, name = run.steps[at - 1], names[at - 2]
-        verb = _CHANGES.match(name)
-        if verb is None or name in names[: at - 2] or step.action.strip():
+        step, call = run.steps[at - 1], calls[at - 2]
+        if call is None or call in calls[: at - 2] or step.action.strip():
             continue
+        name, verb = call
         claim = _claims(_DONE, step.thought)
-        if claim is None or verb.group(0)[:5].casefold() not in claim.casefold():
+        if claim is None or verb[:5].casefold() not in claim.casefold():
             continue
         reason = f"It claims that something was done ({_quoted(claim)}), but {name} was never called."
         yield lambda at=at, step=step, reason=reason: _up_to(  # type: ignore[misc]

@@ -94,7 +94,7 @@ def _with_fault(
 def build(run: Trajectory, kind: str, fault: Fault, seed: int) -> Trajectory:
     """The run that ends with the fault. `meta["injected"]` says what was changed and keeps what was taken away."""
     count = len(fault.steps)
-    before = run.labels.step_labels if run.labels is not None else ("unlabelled",) * len(run.steps)
+    before: Sequence[StepLabel] = run.labels.step_labels if run.labels is not None else ["unlabelled"] * len(run.steps)
     labels: tuple[StepLabel, ...] = (*(before[at - 1] for at in fault.came_from[:-1]), "incorrect")
     nothing = (None,) * (count - 1)
     known = settled(labels)
@@ -106,6 +106,7 @@ def build(run: Trajectory, kind: str, fault: Fault, seed: int) -> Trajectory:
     meta["injected"] = {
         "kind": kind,
         "step": count,
+        "made_of_step": fault.came_from[-1],
         "seed": seed,
         "id": run.id,
         "outcome": msgspec.to_builtins(run.outcome),

@@ -29,7 +29,8 @@ def run_of(parts: Parts, name: str = "a", outcome: Outcome = PASSED, labels: Lab
 
 
 def all_correct(steps: int) -> Labels:
-    return Labels(("correct",) * steps, annotators=("ann",))
+    labels: list[StepLabel] = ["correct"] * steps
+    return Labels(tuple(labels), annotators=("ann",))
 
 
 def faulty(run: Trajectory, kind: str, seed: int = 1) -> Trajectory | None:
@@ -67,8 +68,8 @@ def test_earlier_steps_keep_the_labels_of_people(kind: str) -> None:
     run = run_of(SHOP, outcome=Outcome(), labels=all_correct(len(SHOP)))
     made = faulty(run, kind)
     assert made is not None and made.labels is not None
-    labels: tuple[StepLabel, ...] = ("correct",) * (len(made.steps) - 1)
-    assert made.labels.step_labels == (*labels, "incorrect") and made.labels.first_mistake == len(made.steps)
+    assert made.labels.step_labels == ("correct",) * (len(made.steps) - 1) + ("incorrect",)
+    assert made.labels.first_mistake == len(made.steps)
     assert (made.labels.known, made.labels.annotators) == ("all_steps", ("ann", "data_prep.inject"))
     assert undo(made) == run
 
@@ -83,12 +84,11 @@ def test_every_word_of_a_fault_is_the_runs_own(kind: str, seed: int) -> None:
     assert set(re.findall(r"\w+", f"{last.thought} {last.action} {last.observation}")) <= own
 
 
-def test_a_repeated_command_has_its_result_in_view_and_brings_none() -> None:
+def test_a_repeated_command_is_the_step_before_word_for_word() -> None:
     made = faulty(run_of(SHOP[:2]), "repeated_command")
     assert made is not None
     before, last = made.steps[-2:]
-    assert (last.thought, last.action, last.observation) == (before.thought, before.action, "")
-    assert last.source_ref == before.source_ref
+    assert msgspec.structs.replace(last, index=before.index) == before
 
 
 def test_a_dropped_observation_leaves_a_value_that_nothing_shows() -> None:
@@ -130,10 +130,13 @@ def test_success_is_claimed_where_a_test_failed_or_nothing_was_done() -> None:
 @pytest.mark.parametrize(
     ("kind", "parts"),
     [
-        ("repeated_command", [("", "ls", "a"), ("", "ls", "a b")]),
-        ("repeated_command", [("", "tail log", "a")]),
-        ("repeated_command", [("", "run", "Error: busy")]),
-        ("repeated_command", [("", "run", "")]),
+        ("repeated_command", [("", "bash ls", "a"), ("", "bash ls", "a b")]),
+        ("repeated_command", [("", "bash cat a.log", "a")]),
+        ("repeated_command", [("", "bash python run.py", "a")]),
+        ("repeated_command", [("", "bash cat a && rm a", "a")]),
+        ("repeated_command", [("", 'bash {"command":"ls; make"}', "a")]),
+        ("repeated_command", [("", "cancel_order {}", "a")]),
+        ("repeated_command", [("", "bash ls", "")]),
         ("dropped_observation", [("See K7Q2ZX.", "a", "b"), ("", "c", "K7Q2ZX"), ("", "show K7Q2ZX", "")]),
         ("dropped_observation", [("", "a", "b"), ("", "c", "sha256 x86_64 10000"), ("", "d sha256 x86_64 10000", "")]),
         ("contradicted_claim", [("", "a", "total 430, total 815"), ("The total 430 is off.", "b", "")]),
