@@ -38,7 +38,7 @@ PASS_SCORE = 60
 RULES = Rules(report_changes=True)
 BUCKETS = {"test": range(10), "dev": range(10, 16), "train": range(16, 100)}
 """Split -> hash buckets of effect maps."""
-DEFAULT_TASKS = {"train": 400, "dev": 16, "test": 60}
+DEFAULT_TASKS = {"train": 400, "dev": 24, "test": 60}
 
 _EFFECT_LIST = "; ".join(f"{NAMES[number][0]}: {effect.text}" for number, effect in EFFECTS.items())
 TASK_TEXT = (
