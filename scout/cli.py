@@ -41,12 +41,12 @@ VERBS: dict[str, Verb] = {
     "score": Verb(
         "scout.scorer.score_command",
         "judge runs step by step",
-        "scoutv score runs/demo/data/test.jsonl --model runs/demo/model --out verdicts.jsonl",
+        "scoutv score runs/demo/data/test.jsonl.zst --model runs/demo/model --out verdicts.jsonl",
     ),
     "rerank": Verb(
         "scout.scorer.rerank_command",
         "choose the best of several runs of a task",
-        "scoutv rerank runs/demo/data/test.jsonl --model runs/demo/model --out verdicts.jsonl",
+        "scoutv rerank runs/demo/data/test.jsonl.zst --model runs/demo/model --out best.jsonl",
     ),
     "convert": Verb(
         "scout.formats.command",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from eval import demo
 from scout import cli, errors
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,6 +95,28 @@ def test_help_of_the_command_lists_only_verbs_that_exist(verb: str, capsys: pyte
 def test_help_of_every_verb_shows_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([name, "--help"]) == errors.OK
     assert f"example:\n  scoutv {name} " in capsys.readouterr().out
+
+
+def test_examples_read_files_that_the_demo_makes(tmp_path: Path) -> None:
+    """An example that is pasted has to find its input: what `make demo` leaves, a fixture, or an example before it."""
+    run = Path("runs/demo")
+    made = {path for stage in demo.plan(run, 0) for path in stage.outputs}
+    made |= {run / "data" / f"{split}.jsonl.zst" for split in ("train", "dev", "test")}
+    for verb in cli.VERBS.values():
+        words = [word for word in verb.example.split() if word.startswith("runs/demo/")]
+        assert {Path(word) for word in words} <= made, verb.example
+
+
+def test_the_readme_shows_what_convert_prints(tmp_path: Path) -> None:
+    blocks = re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    place = next(place for place, block in enumerate(blocks) if "scoutv convert" in block)
+    command = blocks[place].splitlines()[0].split()
+    assert command[0] == ".venv/bin/scoutv"
+    words = [str(tmp_path / "runs.jsonl") if word == "/tmp/runs.jsonl" else word for word in command[1:]]
+    ran = subprocess.run([sys.executable, "-m", "scout", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    printed = ran.stderr.replace(words[-1], "/tmp/runs.jsonl").splitlines()
+    shown = [line for line in blocks[place + 1].splitlines() if line != "…"]
+    assert [line for line in shown if line not in printed] == []
 
 
 def test_python_dash_m_is_the_command_and_imports_nothing_heavy() -> None:
