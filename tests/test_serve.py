@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -38,14 +39,17 @@ from scout.trajectory import Trajectory
 class Endpoint:
     """The application on a loopback port, with switches for what may go wrong."""
 
-    def __init__(self, config: ScoutConfig = CONFIG) -> None:
+    def __init__(self, config: ScoutConfig = CONFIG, weights: bytes = b"weights") -> None:
         tokenizer = tiny_model.make_tokenizer()
         labels = render.label_ids(tokenizer)
         self.fail_next = 0
         self.pause = 0.0
         self.alive = True
         self.engine = ScriptedEngine(tokenizer, labels, self.script)
-        folder = Folder(Path("models/toy"), tokenizer, config, labels, 0, "", frozenset())
+        path = Path(tempfile.mkdtemp()) / "models" / "toy"
+        path.mkdir(parents=True)
+        (path / "model.safetensors").write_bytes(weights)
+        folder = Folder(path, tokenizer, config, labels, 0, "", frozenset())
         app = make_app(LocalScorer(folder, self.engine), lambda: self.alive)
         self.server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
         threading.Thread(target=self.server.run, daemon=True).start()
@@ -229,6 +233,25 @@ def test_an_interrupted_score_goes_on(
     assert cli.main(words) == 0
     assert "starting anew" in capsys.readouterr().err
     assert [v.trajectory_id for v in verdict.read(out)] == ["good", "bad", "worse"] and not partial.exists()
+
+
+def test_verdicts_of_other_weights_under_the_same_name_are_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model trained anew keeps its folder's name and its fingerprint, which covers everything but the weights."""
+    monkeypatch.setattr(batch, "CHUNK", 1)
+    monkeypatch.setattr(clients, "ATTEMPTS", 1)
+    file, out = tmp_path / "runs.jsonl", tmp_path / "verdicts.jsonl"
+    trajectory.write(file, [RUNS[0], Trajectory("odd", trajectory.Task("crash"), RUNS[0].steps)])
+    first = Endpoint()
+    assert cli.main(["score", str(file), "--endpoint", first.url, "--out", str(out)]) == 4
+    first.server.should_exit = True
+    second = Endpoint(weights=b"other weights")
+    try:
+        assert cli.main(["score", str(file), "--endpoint", second.url, "--out", str(out)]) == 4
+    finally:
+        second.server.should_exit = True
+    assert "starting anew" in capsys.readouterr().err
 
 
 def test_rerank_prints_one_object_a_task(

@@ -32,8 +32,8 @@ class Identity(msgspec.Struct, frozen=True):
     inputs: str
     """SHA-256 over the input files, in order."""
     model: str
-    fingerprint: str
-    threshold: float
+    digest: str
+    """Of the model folder: the same name may hold other weights by now."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -41,8 +41,7 @@ class Source(msgspec.Struct, frozen=True):
 
     scorer: Scorer
     model: str
-    fingerprint: str
-    threshold: float
+    digest: str
     selector: str
 
 
@@ -62,12 +61,11 @@ def open_source(args: argparse.Namespace) -> Source:
 
         client = Client(args.endpoint)
         about = client.version()
-        return Source(client, about.model, about.fingerprint, about.threshold, about.selector)
+        return Source(client, about.model, about.digest, about.selector)
     from scout.scorer.local import open_local
 
     local = open_local(args.model, progress=_Progress())
-    config = local.folder.config
-    return Source(local, local.folder.name, config.fingerprint, config.threshold, config.selector)
+    return Source(local, local.folder.name, local.folder.digest, local.folder.config.selector)
 
 
 def read_runs(files: Sequence[str]) -> Iterator[Trajectory]:
@@ -111,7 +109,7 @@ def judge(files: Sequence[str], source: Source, total: int, out: str | None) -> 
             yield from source.scorer.score(chunk)
         return
     partial = partial_path(out)
-    identity = Identity(_hash(files), source.model, source.fingerprint, source.threshold)
+    identity = Identity(_hash(files), source.model, source.digest)
     done = _resume(partial, identity)
     if done:
         _say(f"{len(done)} of {total} runs are taken over from {partial.name}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from scout import prompt, render
 from scout.config import ScoutConfig, read_scout
 from scout.errors import ConfigError, FingerprintError, FormatError, printable
 from scout.scorer.engine import end_ids
+
+WEIGHT_SUFFIXES = (".safetensors", ".bin")
+DIGEST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,18 @@ class Folder:
     def name(self) -> str:
         """The folder's name, which verdicts carry as `model`; two levels, since training calls every result `final`."""
         return "/".join(self.path.parts[-2:]).lstrip("/")
+
+    @property
+    def digest(self) -> str:
+        """Changes when anything in the folder does. Weights count by size and time of writing: to read
+        gigabytes only to know whether they are the same ones could cost more than judging again."""
+        digest = hashlib.sha256()
+        for file in sorted(path for path in self.path.iterdir() if path.is_file()):
+            state = file.stat()
+            large = state.st_size > DIGEST_BYTES or file.suffix in WEIGHT_SUFFIXES
+            content = f"{state.st_size} {state.st_mtime_ns}".encode() if large else file.read_bytes()
+            digest.update(f"{file.name}\0{len(content)}\0".encode() + content)
+        return digest.hexdigest()
 
     @property
     def context_tokens(self) -> int:

@@ -45,6 +45,7 @@ def make_app(scorer: LocalScorer, alive: Callable[[], bool]) -> FastAPI:
     config = scorer.folder.config
     about = About(
         scorer.folder.name,
+        scorer.folder.digest,
         config.fingerprint,
         config.prompt_version,
         config.threshold,

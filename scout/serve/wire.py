@@ -46,6 +46,8 @@ class About(msgspec.Struct, frozen=True):
     """Answer of GET /version."""
 
     model: str
+    digest: str
+    """Of the model folder; changes when anything in it does."""
     fingerprint: str
     prompt_version: str
     threshold: float
