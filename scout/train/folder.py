@@ -91,6 +91,9 @@ class RunFolder:
                      if before[section].get(key) != now[section].get(key)]  # fmt: skip
         told = json.loads(self.facts.read_text()) if self.facts.is_file() else {}
         differing += [key for key in ("stage", "data", "model") if told.get(key) != facts[key]]
+        # A finished stage outlives the model it began with; only other weights under that name are another run.
+        if told.get("weights") and facts["weights"] and told["weights"] != facts["weights"]:
+            differing.append("weights (the model folder was trained anew)")
         if differing:
             raise ConfigError(
                 f"--run {printable(str(self.path))}: was started with other values of {', '.join(differing)}. "
@@ -140,10 +143,12 @@ def _is_json(path: Path) -> bool:
     return False
 
 
-def facts(stage: str, recipe_path: str, model: str, data: Mapping[str, str]) -> dict[str, Any]:
+def facts(
+    stage: str, recipe_path: str, model: str, data: Mapping[str, str], weights: Mapping[str, str]
+) -> dict[str, Any]:
     """What a run was started with: for run.json.
 
-    data: file name -> sha256.
+    data, weights: file name -> sha256. Weights are those of `model`, which may be trained anew under the same name.
     """
     versions = {}
     for name in PACKAGES:
@@ -154,6 +159,7 @@ def facts(stage: str, recipe_path: str, model: str, data: Mapping[str, str]) -> 
         "recipe": recipe_path,
         "model": model,
         "data": dict(data),
+        "weights": dict(weights),
         "versions": {"python": platform.python_version(), **versions},
         "git": _git_state(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),

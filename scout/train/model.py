@@ -17,6 +17,7 @@ from scout.errors import ConfigError, FingerprintError, FormatError, printable
 from scout.render import fingerprint
 from scout.train.folder import whole
 from scout.train.fresh import write_fresh
+from scout.train.rows import file_hash
 
 ADAPTER_FILE = "adapter_config.json"
 
@@ -38,6 +39,13 @@ def start_folder(recipe: Recipe, model: str | None, run: Path, texts: Iterable[s
     if not folder.is_dir():
         whole(folder, lambda partial: write_fresh(partial, shape, texts, seed))
     return folder
+
+
+def weight_hashes(model: str) -> dict[str, str]:
+    """File name -> sha256 of the weights in the folder `model`; empty without one."""
+    if not model:
+        return {}
+    return {path.name: file_hash(path) for path in sorted(Path(model).glob("*.safetensors"))}
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:

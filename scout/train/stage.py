@@ -81,7 +81,8 @@ def prepare(request: Request, kind: type[Any]) -> Stage | None:
     dev_file = rowing.rows_file(data, "dev")
     hashes = {path.name: rowing.file_hash(path) for path in (train_file, dev_file) if path}
     folder = RunFolder(request.run)
-    told = facts(request.stage, request.recipe_name, request.model or request.recipe.model.path, hashes)
+    model = request.model or request.recipe.model.path
+    told = facts(request.stage, request.recipe_name, model, hashes, models.weight_hashes(model))
     if folder.already_finished(request.recipe, told):
         return None
     train = rowing.read_rows(data, "train", request.recipe)
@@ -96,10 +97,10 @@ def prepare(request: Request, kind: type[Any]) -> Stage | None:
     rowing.require_fit([*prepared, *prepared_dev], request.recipe)
     share = request.recipe.scout.clean_share
     prepared, prepared_dev = (rowing.balanced(rows, share, config.seed) for rows in (prepared, prepared_dev))
-    model = models.load_model(start, request.recipe)
-    models.require_positions(model, request.recipe)
+    weights = models.load_model(start, request.recipe)
+    models.require_positions(weights, request.recipe)
     return Stage(
-        request, folder, checkpoint, config, start, tokenizer, model, scout, prepared, prepared_dev
+        request, folder, checkpoint, config, start, tokenizer, weights, scout, prepared, prepared_dev
     )  # fmt: skip
 
 
