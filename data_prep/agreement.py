@@ -23,7 +23,7 @@ import msgspec
 
 from data_prep.labels.join import settled
 from scout import trajectory
-from scout.errors import FormatError, InputError, Problem, ScoutError, exit_code, refuse, shown
+from scout.errors import FormatError, InputError, Problem, ScoutError, refuse, shown, tell
 from scout.formats.stats import digest, run_text
 from scout.formats.table import table
 from scout.lines import replacing, require_file
@@ -264,8 +264,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs, result["undecided"] = adjudicate(pairs, read_decisions(args.adjudicated))
             trajectory.write(args.out, runs)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     print(show(figures), file=sys.stderr)
     print(msgspec.json.encode(result).decode())
     return 0

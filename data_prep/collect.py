@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from scout.agents.scientist import Done, Habits, Scientist
-from scout.errors import exit_code
+from scout.errors import tell
 from scout.trajectory import Labels, Outcome, Step, Task, Trajectory, write
 from scout.worlds.effects import EFFECTS, NAMES, draw
 from scout.worlds.mystery_grid import MysteryGrid, Rules
@@ -172,8 +172,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             runs = write(args.out / f"{split}.jsonl.zst", collect(split, args.seed, tasks))
             print(json.dumps({"split": split, "tasks": tasks, "runs": runs}))
     except (OSError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     return 0
 
 

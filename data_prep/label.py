@@ -19,7 +19,7 @@ import msgspec
 from data_prep.labels import SOURCES
 from data_prep.labels.join import Report, attach
 from scout import trajectory
-from scout.errors import FormatError, InputError, ScoutError, exit_code, printable
+from scout.errors import FormatError, InputError, ScoutError, printable, tell
 from scout.formats import load
 from scout.formats.table import table
 from scout.lines import write_lines
@@ -83,8 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         report = label(args.source, args.runs, args.labels, args.out)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     print(show(report), file=sys.stderr)
     print(msgspec.json.encode({"out": str(args.out), "runs": report.labelled, "left_out": report.left_out}).decode())
     return 0

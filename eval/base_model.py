@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scout.config import SCOUT_FILE, read_scout, write_scout
-from scout.errors import InputError, ScoutError, exit_code
+from scout.errors import InputError, ScoutError, tell
 
 
 def make(weights: Path, like: Path, out: Path) -> None:
@@ -47,9 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         make(options.weights, options.like, options.out)
-    except (ScoutError, OSError) as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
+    except (ScoutError, OSError, KeyboardInterrupt) as error:
+        return tell(error)
     return 0
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from eval import tables
 from eval.report import RUN_FILE
 from eval.stages import Runner, Stage
-from scout.errors import INTERRUPTED, OK, InputError, ScoutError, exit_code
+from scout.errors import INTERRUPTED, OK, InputError, ScoutError, tell
 from scout.lines import replacing
 
 RECIPE = Path("recipes/tiny")
@@ -140,8 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("stopped; the same command goes on from here", file=sys.stderr)
         return INTERRUPTED
     except (ScoutError, OSError) as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
 
 
 def _show(run: Path, seconds: float) -> None:

@@ -22,7 +22,7 @@ from eval import baselines, figures, html, tables
 from eval import runs as run_files
 from eval.figures import Figures, Judgement
 from scout import metrics
-from scout.errors import ConfigError, InputError, ScoutError, exit_code
+from scout.errors import ConfigError, InputError, ScoutError, tell
 from scout.lines import replacing
 from scout.metrics import PROVABLE_FACTS
 from scout.trajectory import Trajectory
@@ -200,8 +200,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report, judged = build(options.run, options.data or options.run / "data")
         paths = write(options.run, report, judged)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(error or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     rows = {row[0]: row[1] for row in tables.headline(report).rows}
     print(json.dumps({name: str(path) for name, path in paths.items()} | {"headline": rows}, ensure_ascii=False))
     return 0

@@ -19,7 +19,7 @@ import httpx
 from eval import runs as run_files
 from eval.stages import end, execute
 from scout import trajectory
-from scout.errors import OK, UNSCORED, ScoutError, ServerError, exit_code
+from scout.errors import OK, UNSCORED, ScoutError, ServerError, tell
 
 SCORED_RUNS = 4
 READY_SECONDS = 300.0
@@ -37,11 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         return serve_and_ask(options.model, options.data, options.out)
-    except ScoutError as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
-    except KeyboardInterrupt as error:
-        return exit_code(error)
+    except (ScoutError, OSError, KeyboardInterrupt) as error:
+        return tell(error)
 
 
 def serve_and_ask(model: Path, data: Path, out: Path) -> int:

@@ -16,41 +16,56 @@ import msgspec
 from data_prep.split import is_leaky, leaks
 from eval import runs as run_files
 from scout import trajectory
-from scout.errors import InputError, ScoutError, exit_code
-from scout.trajectory import Labels, Outcome, Trajectory
+from scout.errors import InputError, ScoutError, tell
+from scout.metrics import task_of
+from scout.trajectory import Labels, Outcome, Step, Trajectory
 
 BASE_TASKS = 12
 """Enough to show that the base model is at chance; all tasks would cost as much time as the stages that matter."""
 STEPS_PER_CLASS = 200
 """An AUROC of 0.65 then has a standard error of about 0.03."""
+FILLER_STEPS = 2
+"""With the step itself the windows of the tiny recipe are a whole one and a last one, as in every run of odd length."""
 
 
 def without_history(runs: Sequence[Trajectory], *, per_class: int = STEPS_PER_CLASS, seed: int = 0) -> list[Trajectory]:
-    """One-step runs for the verifier without history: at most `per_class` correct and as many incorrect steps.
+    """Runs that begin with the step to judge: at most `per_class` correct and as many incorrect steps.
 
-    The one step keeps its texts and its label but not its number, and its outcome is dropped; the id is the run's id,
-    "#" and the step's number. Runs that are one step long anyway are left out.
+    That step keeps its texts and its label but not its number; the outcome is dropped; the id is the run's id, "#" and
+    the step's number. Behind it stand the first steps of a run of another task, unlabelled: they tell nothing of it,
+    and without them the prompt would have a shape that no training row has, so that a verifier could not answer at all.
+    Runs that are one step long anyway are left out.
     """
+    fillers = _fillers(runs)
     pool: dict[str, list[Trajectory]] = {"correct": [], "incorrect": []}
     for run in runs:
         if run.labels is None or len(run.steps) < 2:
             continue
         for step, label in zip(run.steps, run.labels.step_labels, strict=True):
             if label in pool:
-                pool[label].append(_alone(run, step.index, label))
+                pool[label].append(_alone(run, step.index, label, fillers[task_of(run)]))
     generator = random.Random(seed)
     chosen = [row for rows in pool.values() for row in generator.sample(rows, min(per_class, len(rows)))]
     return sorted(chosen, key=lambda row: row.id)
 
 
-def _alone(run: Trajectory, index: int, label: str) -> Trajectory:
-    step = msgspec.structs.replace(run.steps[index - 1], index=1)
+def _fillers(runs: Sequence[Trajectory]) -> dict[str, tuple[Step, ...]]:
+    """Task -> first steps of the first run of the next task; the first task follows the last, none a lone one."""
+    groups = run_files.by_task(runs)
+    firsts = [group[0].steps[:FILLER_STEPS] for group in groups.values()]
+    return dict(zip(groups, [*firsts[1:], firsts[0] if len(firsts) > 1 else ()], strict=True)) if firsts else {}
+
+
+def _alone(run: Trajectory, index: int, label: str, filler: Sequence[Step]) -> Trajectory:
+    steps = (run.steps[index - 1], *filler)
     labels = Labels(
-        step_labels=(label,),  # type: ignore[arg-type]
+        step_labels=(label, *["unlabelled"] * len(filler)),  # type: ignore[arg-type]
         first_mistake=1 if label == "incorrect" else None,
+        known="some_failures",
         origin=run.labels.origin if run.labels else "human",
     )
-    return Trajectory(id=f"{run.id}#{index}", task=run.task, steps=(step,), outcome=Outcome(), labels=labels)
+    numbered = tuple(msgspec.structs.replace(step, index=place) for place, step in enumerate(steps, 1))
+    return Trajectory(id=f"{run.id}#{index}", task=run.task, steps=numbered, outcome=Outcome(), labels=labels)
 
 
 def first_tasks(runs: Sequence[Trajectory], count: int = BASE_TASKS) -> list[Trajectory]:
@@ -85,9 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, rows in (("test_no_history", alone), ("dev", first_tasks(dev)), ("test", first_tasks(test))):
             count = trajectory.write(options.out / f"{name}.jsonl.zst", rows)
             print(f"{options.out / name}.jsonl.zst: {count} runs", file=sys.stderr)
-    except ScoutError as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
+    except (ScoutError, OSError, KeyboardInterrupt) as error:
+        return tell(error)
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -62,6 +63,13 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 def exit_code(error: BaseException) -> int:
     """Exit code of a command that ended with this error; MACHINERY for whatever Scout did not raise itself."""
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), MACHINERY)
+
+
+def tell(error: BaseException) -> int:
+    """Say on stderr why a command ends, escaped so that no terminal obeys a run's id in it; returns its exit code."""
+    words = "interrupted" if isinstance(error, KeyboardInterrupt) else str(error) or type(error).__name__
+    print(printable(words), file=sys.stderr)
+    return exit_code(error)
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -30,6 +30,12 @@ def test_every_error_has_the_exit_code_of_the_manual(error: BaseException, code:
     assert exit_code(error) == code
 
 
+def test_what_a_command_tells_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert errors.tell(errors.InputError("task \x1b[2J\x9b31m\u202e twice")) == errors.INPUT
+    assert errors.tell(KeyboardInterrupt()) == errors.INTERRUPTED
+    assert capsys.readouterr().err == "task \\x1b[2J\\x9b31m\\u202e twice\ninterrupted\n"
+
+
 @pytest.mark.parametrize("kind", [errors.InputError, errors.FormatError, errors.ConfigError])
 def test_input_errors_are_value_errors(kind: type[Exception]) -> None:
     assert issubclass(kind, ValueError) and issubclass(kind, errors.ScoutError)

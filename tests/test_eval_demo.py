@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from eval import base_model, demo, serve_once, slices
 from eval.stages import Runner, Stage
 from scout import cli, config, trajectory
 from scout.errors import INTERRUPTED, MACHINERY, OK, UNSCORED, InputError, ServerError
+from scout.trajectory import Step
 from tests.eval_toy import TEST, write_folder
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -128,6 +130,7 @@ def test_a_half_written_marker_means_not_done(job: _Job) -> None:
 
 SLEEPER = """
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from eval.stages import Runner, Stage
 run = Path(sys.argv[1])
@@ -195,11 +198,39 @@ def test_slices_keep_labels_and_hide_the_number_of_a_step() -> None:
         name, number = row.id.rsplit("#", 1)
         gold = by_id[name].labels
         assert gold is not None and row.labels is not None
-        assert row.labels.step_labels == (gold.step_labels[int(number) - 1],)
+        assert row.labels.step_labels[0] == gold.step_labels[int(number) - 1]
         assert row.steps[0].index == 1 and row.outcome.passed is None
         assert not trajectory.problems(row)
     assert alone == slices.without_history(TEST, per_class=2, seed=1)
     assert {run.task.id for run in slices.first_tasks(TEST, 2)} == {"t1", "t2"}
+
+
+def texts(steps: Sequence[Step]) -> list[tuple[str, str, str]]:
+    return [(step.thought, step.action, step.observation) for step in steps]
+
+
+def test_a_lone_step_is_followed_by_the_beginning_of_another_task() -> None:
+    """A prompt of one step is a shape that training never shows; all 400 lone steps were unreadable."""
+    by_id = {run.id: run for run in TEST}
+    for row in slices.without_history(TEST, per_class=5, seed=1):
+        assert [step.index for step in row.steps] == [1, 2, 3]
+        assert row.labels is not None and row.labels.step_labels[1:] == ("unlabelled", "unlabelled")
+        task = by_id[row.id.rsplit("#", 1)[0]].task
+        others = [texts(run.steps[:2]) for run in TEST if run.task != task]
+        assert texts(row.steps[1:]) in others
+
+
+def test_modules_end_on_ctrl_c_with_one_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(slices.run_files, "load_split", interrupted)
+    monkeypatch.setattr(base_model, "make", interrupted)
+    assert slices.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == INTERRUPTED
+    assert base_model.main(["--weights", "a", "--like", "b", "--out", str(tmp_path / "out")]) == INTERRUPTED
+    assert capsys.readouterr().err == "interrupted\ninterrupted\n"
 
 
 def test_slices_refuse_splits_that_share_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
