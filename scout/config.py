@@ -109,11 +109,7 @@ class ServeSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The engine behind the endpoint."""
 
     max_model_tokens: int = 0
-    """Longest prompt plus reply; 0 means prompt_tokens + completion_tokens."""
-    memory_share: float = 0.9
-    """Share of the card's memory that the engine may take."""
-    eager: bool = False
-    """Skip compilation: starts sooner, answers more slowly."""
+    """Longest prompt plus reply that the engine may be asked for; 0 sets no limit."""
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,7 +146,7 @@ class ScoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _AT_LEAST_0 = ("window_steps", "task_tokens", "dev_prompts", "preflight_prompts", "lora_rank", "max_model_tokens")
 _AT_LEAST_1 = ("prompt_tokens", "completion_tokens", "analyses", "patience", "lora_alpha")
-_SHARES = ("w", "clean_share", "localisation", "min_spread", "max_clipped", "lora_dropout", "memory_share", "threshold")
+_SHARES = ("w", "clean_share", "localisation", "min_spread", "max_clipped", "lora_dropout", "threshold")
 _NAMES: tuple[tuple[str, Sequence[str]], ...] = (
     ("style", tuple(STYLES)),
     ("reward", tuple(REWARDS)),
