@@ -39,7 +39,7 @@ PUBLIC: Mapping[str, Source] = {
 _ORIGINS = {
     "human": "people judged the steps",
     "world": "a rational observer that knows the rules of the world judged the steps",
-    "injected": "a known fault was put into a good run, so the label is exact",
+    "injected": "a program put a known fault into the run, so that its step is known",
     "outcome": "derived from the outcome of the run",
     "model": "a model judged the steps",
 }
