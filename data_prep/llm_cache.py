@@ -46,7 +46,10 @@ class Cache:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._base = sqlite3.connect(path, isolation_level=None, timeout=1)
+        try:
+            self._base = sqlite3.connect(path, isolation_level=None, timeout=1)
+        except sqlite3.OperationalError as error:
+            raise InputError(f"{path}: {error}. Give an --out folder that can be written.") from None
         try:
             # The lock goes with the process, however it ends. A killed process leaves nothing half written in WAL mode.
             for pragma in ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL"):
@@ -55,11 +58,18 @@ class Cache:
                 "CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, run TEXT, steps TEXT, attempt INTEGER, "
                 "prompt_tokens INTEGER, completion_tokens INTEGER, answer BLOB) WITHOUT ROWID"
             )
+            self._base.execute(
+                "CREATE TABLE IF NOT EXISTS unanswered "
+                "(number INTEGER PRIMARY KEY, prompt_tokens INTEGER, completion_tokens INTEGER)"
+            )
             self._base.execute("BEGIN IMMEDIATE")
             self._base.execute("COMMIT")
         except sqlite3.OperationalError as error:
             self._base.close()
-            raise InputError(f"{path}: {error}. Another explain works in this folder; wait for it or end it.") from None
+            told = "Another explain works in this folder; wait for it or end it."
+            if "locked" not in str(error):
+                told = "Give an --out folder that can be written."
+            raise InputError(f"{path}: {error}. {told}") from None
         except sqlite3.DatabaseError as error:
             self._base.close()
             raise InputError(f"{path}: not a file of answers ({error}). Move it away; its answers are lost.") from None
@@ -73,18 +83,38 @@ class Cache:
         found = self._base.execute("SELECT answer FROM answers WHERE key = ?", (key,)).fetchone()
         return msgspec.json.decode(found[0], type=Answer) if found else None
 
-    def put(self, key: str, request: Request, answer: Answer) -> None:
-        """Keeps an answer; a kill of the process after this cannot lose it."""
+    def begin(self, prompt_tokens: int, completion_tokens: int) -> int:
+        """Notes what a request may cost before it is sent, and its number.
+
+        Whatever ends the call, what it may have paid without an answer is counted in the next one.
+        """
+        values = (prompt_tokens, completion_tokens)
+        return self._write("INSERT INTO unanswered (prompt_tokens, completion_tokens) VALUES (?, ?)", values)
+
+    def cancel(self, number: int) -> None:
+        """Takes the note back: the request has cost nothing."""
+        self._write("DELETE FROM unanswered WHERE number = ?", (number,))
+
+    def put(self, key: str, request: Request, answer: Answer, number: int) -> None:
+        """Keeps an answer in place of its note; a kill of the process after this cannot lose it."""
         tokens = (answer.prompt_tokens, answer.completion_tokens)
         values = (key, request.run, request.steps, request.attempt, *tokens, msgspec.json.encode(answer))
+        self._write("BEGIN")
+        self._write("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        self.cancel(number)
+        self._write("COMMIT")
+
+    def _write(self, statement: str, values: tuple[object, ...] = ()) -> int:
         try:
-            self._base.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            return self._base.execute(statement, values).lastrowid or 0
         except sqlite3.Error as error:
             raise ServerError(f"{self.path}: an answer could not be kept ({error}). Is the disk full?") from error
 
     def spent(self) -> tuple[int, int]:
-        """Prompt and completion tokens of all answers."""
+        """Prompt and completion tokens of all answers, and the most that requests without one may have cost."""
         prompt, completion = self._base.execute(
-            "SELECT COALESCE(SUM(prompt_tokens), 0), COALESCE(SUM(completion_tokens), 0) FROM answers"
+            "SELECT COALESCE(SUM(prompt_tokens), 0), COALESCE(SUM(completion_tokens), 0) FROM "
+            "(SELECT prompt_tokens, completion_tokens FROM answers "
+            "UNION ALL SELECT prompt_tokens, completion_tokens FROM unanswered)"
         ).fetchone()
         return int(prompt), int(completion)

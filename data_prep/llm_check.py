@@ -24,9 +24,10 @@ REPLY_MARGIN = 16
 SHOWN_CHARACTERS = 200
 
 TOLD = re.compile(
-    r"\b(?:settled (?:as|verdicts?)|pre-?determined|(?:given|provided|supplied|stated|official|known|reference|expected|"
-    r"assigned|established) (?:verdict|judge?ment|assessment)s?|(?:marked|flagged|tagged|rated|deemed) (?:as )?"
-    r"(?:in)?correct|(?:my|your|these) instructions?|(?:per|according to) the (?:verdict|marking|assessment)s?)\b",
+    r"\b(?:settled (?:as|verdicts?)|pre-?determined|(?:given|provided|supplied|stated|official|known|"
+    r"reference|expected|assigned|established) (?:verdict|judge?ment|assessment)s?|"
+    r"(?:marked|flagged|tagged|rated|deemed) (?:as )?(?:in)?correct|(?:my|your|these) instructions?|"
+    r"(?:per|according to) the (?:verdict|marking|assessment)s?)\b",
     re.IGNORECASE,
 )
 """Further ways to speak of verdicts that were given, beside `check.TELLTALE`."""

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from typing import NoReturn
 
-import httpx
 import msgspec
 import openai
 
@@ -36,7 +35,8 @@ SCRUBBED = 8
 """A key of at least this length is removed from every text; shorter ones are words such as `none`, and no secret."""
 
 _FATAL = {401: "the key was refused", 403: "access was refused", 404: "there is no such address or model"}
-_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
+_NEVER_SENT = ("ConnectError", "ConnectTimeout")
+"""By name: which library makes openai's connections depends on its version."""
 
 
 class NotAnswered(Exception):
@@ -87,7 +87,7 @@ class Client:
             api_key=key or "none",
             base_url=settings.endpoint,
             max_retries=0,  # retries are ours: openai's ignore a Retry-After above a minute and know no budget
-            timeout=httpx.Timeout(settings.timeout_seconds, connect=CONNECT_SECONDS),
+            timeout=openai.Timeout(settings.timeout_seconds, connect=CONNECT_SECONDS),
         )
         self.budget = Budget(settings.budget_tokens, settings.budget_money, settings.price, cache.spent())
         self._slots = asyncio.Semaphore(settings.concurrency)
@@ -125,17 +125,24 @@ class Client:
                 self.tally[trouble.kind] += 1
                 if trouble.kind == "busy":
                     busy, busy_since = busy + 1, busy_since or time.monotonic()
-                    if time.monotonic() - busy_since + (trouble.wait or 0) > PATIENCE_SECONDS:
-                        self._break(f"{trouble}, and has been busy for {PATIENCE_SECONDS:.0f} s or wants to be")
                 else:
                     failures += 1
                     if failures >= FAILURES:
                         self._give_up("not answered", f"{failures} failures, the last: {trouble}")
-                if trouble.wait is not None:
-                    self._open_at = max(self._open_at, time.monotonic() + trouble.wait)
-                else:
-                    wait = BACKOFF_SECONDS * 2 ** (failures + busy - 1) if failures + busy < 10 else 1e9
-                    await asyncio.sleep(min(LONGEST_BACKOFF_SECONDS, wait) * random.uniform(0.5, 1))
+                waited = time.monotonic() - busy_since if busy else 0.0
+                if waited + (trouble.wait or 0) > PATIENCE_SECONDS:
+                    self._break(f"{trouble}, and has been busy for {PATIENCE_SECONDS:.0f} s or wants to be")
+                await self._pause(trouble.wait, failures + busy)
+
+    async def _pause(self, wait: float | None, troubles: int) -> None:
+        """Waits after the so-manieth trouble of a request; what the endpoint asked for holds for all requests."""
+        if wait is not None:
+            self._open_at = max(self._open_at, time.monotonic() + wait)
+            if troubles == 1:
+                return
+        # An endpoint that says "at once" again and again is not believed.
+        backoff = min(LONGEST_BACKOFF_SECONDS, BACKOFF_SECONDS * 2 ** min(troubles - 1, 10))
+        await asyncio.sleep(backoff * random.uniform(0.5, 1))
 
     async def _once(self, key: str, request: Request) -> Answer:
         """Sends the request once and keeps the answer. Raises _Trouble or NotAnswered."""
@@ -147,8 +154,9 @@ class Client:
         held = (request.prompt_tokens, request.max_tokens)
         await self.budget.hold(*held)
         self.tally["sent"] += 1
-        used = held  # what an answer that never arrives may have cost
+        used, number = held, 0  # what an answer that never arrives may have cost
         try:
+            number = self._cache.begin(*held)
             async with asyncio.timeout(self._settings.timeout_seconds):
                 raw = await self._openai.chat.completions.with_raw_response.create(
                     model=self._settings.model,
@@ -158,23 +166,24 @@ class Client:
                 )
             answer = self._read(raw.content, request)
             used = (answer.prompt_tokens, answer.completion_tokens)
-            self._cache.put(key, request, answer)
+            self._cache.put(key, request, answer, number)
             self.tally["answered"] += 1
             return answer
         except openai.APIStatusError as error:
             used = (0, 0)
             self._status(error)
         except (openai.APITimeoutError, TimeoutError) as error:
-            used = (0, 0) if isinstance(error.__cause__, _NEVER_SENT) else held
+            used = (0, 0) if _never_sent(error) else held
             text = f"no answer within {self._settings.timeout_seconds:g} s"
             raise _Trouble("timed out", text) from None
         except openai.APIConnectionError as error:
-            if isinstance(error.__cause__, _NEVER_SENT):
-                used = (0, 0)
+            used = (0, 0) if _never_sent(error) else held
             text = self._clean(f"no connection: {error.__cause__ or error}")
             raise _Trouble("no connection", text) from None
         finally:
             self.budget.settle(held, used)
+            if used == (0, 0):
+                self._cache.cancel(number)
 
     def _read(self, content: bytes, request: Request) -> Answer:
         try:
@@ -222,6 +231,10 @@ class Client:
         if len(self._key) >= SCRUBBED:
             text = text.replace(self._key, "***")
         return printable(text, limit) if limit else text
+
+
+def _never_sent(error: BaseException) -> bool:
+    return type(error.__cause__).__name__ in _NEVER_SENT
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -244,13 +244,14 @@ def write(sources: Mapping[str, Path], out: Path, recipe: Recipe, tokenizer: Any
             write_lines(out / f"{split}.set_aside.jsonl", aside)
             summary = account.summary()
             print(json.dumps({"split": split, **summary}))
-            if not account.rows:
-                (out / f"{split}.jsonl").unlink()
-                raise InputError(
-                    f"{source}: none of its {account.runs} runs gave a row; {split}.set_aside.jsonl says why."
-                )
             if "budget" in summary["set_aside"]:
                 code = UNSCORED
+            if not account.rows:
+                (out / f"{split}.jsonl").unlink()
+                if code != UNSCORED:
+                    raise InputError(
+                        f"{source}: none of its {account.runs} runs gave a row; {split}.set_aside.jsonl says why."
+                    )
         print(writer.told(), file=sys.stderr)
     if code:
         print("The budget did not last for all runs; a larger one and the same command go on.", file=sys.stderr)

@@ -2,7 +2,8 @@
 
 Run as a program it prints its port. What it answers to a request depends on the request alone, and how often it fails
 before that on how often it was asked. The first part of the path chooses a script and a memory of its own:
-`/mixed-1/v1`, `/good/v1` and so on. `GET /<part>/log` gives everything that has arrived there.
+`/mixed-1/v1`, `/good/v1` and so on. `GET /<part>/log` gives everything that has arrived there,
+`GET /<part>/count` how much.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,26 +25,29 @@ from typing import Any
 import httpx
 
 KEY = "sk-scripted-0123456789abcdef"
-SLEEP_SECONDS = 1.6
+SLEEP_SECONDS = 1.8
 """Longer than the time-out that tests give."""
 RETRY_AFTER_SECONDS = 1
+SECONDS = {"sleep": SLEEP_SECONDS, "slow": 0.05}
+"""How long some answers take."""
 
 LOG: dict[str, list[dict[str, Any]]] = defaultdict(list)
+UNDER_WAY: Counter[str] = Counter()
 LOCK = threading.Lock()
 
 
 def plan(script: str, identity: str, arrivals: int) -> str:
     """What is done with a request that has arrived so often (1 = the first time)."""
     if not script.startswith("mixed"):
-        return script
+        return script.partition("-")[0]
     draw = int(hashlib.sha256(identity.encode()).hexdigest()[:8], 16) % 1000
-    if arrivals == 1 and draw < 160:
-        limits = {6: "busy", 10: "sleep", 80: "500", 120: "half", 160: "busy_ms"}
+    if arrivals == 1 and draw < 130:
+        limits = {10: "busy", 18: "sleep", 60: "500", 95: "half", 130: "busy_ms"}
         return next(name for limit, name in limits.items() if draw < limit)
     if arrivals == 2 and draw < 20:
         return "500"
     content = int(hashlib.sha256(f"content {identity}".encode()).hexdigest()[:8], 16) % 100
-    limits = {12: "wrong", 18: "refuse", 24: "length", 28: "told", 32: "hindsight", 100: "good"}
+    limits = {5: "wrong", 9: "refuse", 13: "length", 17: "told", 21: "hindsight", 100: "good"}
     return next(name for limit, name in limits.items() if content < limit)
 
 
@@ -75,22 +79,38 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
+    def handle(self) -> None:
+        with suppress(ConnectionError):  # the one who asked was killed
+            super().handle()
+
     def do_GET(self) -> None:
+        _, script, what = self.path.split("/")
         with LOCK:
-            self._send(200, json.dumps(LOG[self.path.split("/")[1]]).encode())
+            events = LOG[script]
+            self._send(200, json.dumps(len(events) if what == "count" else events).encode())
 
     def do_POST(self) -> None:
         script = self.path.split("/")[1]
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        length = int(self.headers["Content-Length"])
+        content = self.rfile.read(length)
+        if len(content) < length:  # likewise
+            return None
+        body = json.loads(content)
         prompt = body["messages"][-1]["content"]
         first, last = re.findall(r"Audit steps (\d+) to (\d+)", prompt)[-1]
         task = prompt.split("\n", 1)[0].removeprefix("Task: ")
         identity = f"{task}|{first}-{last}|{body['temperature']}"
         event = {"identity": identity, "at": time.time(), "prompt": prompt if script == "good" else ""}
         with LOCK:
+            UNDER_WAY[script] += 1
+            event["at_once"] = UNDER_WAY[script]
             arrivals = 1 + sum(other["identity"] == identity for other in LOG[script])
             event["does"] = plan(script, identity, arrivals)
             LOG[script].append(event)
+        if event["does"] in SECONDS:
+            time.sleep(SECONDS[event["does"]])
+        with LOCK:
+            UNDER_WAY[script] -= 1
         if self.headers["Authorization"] != f"Bearer {KEY}" and script != "open":
             return self._send(401, f"wrong key {self.headers['Authorization']}".encode())
         return self._answer(event["does"], prompt)
@@ -104,8 +124,6 @@ class Handler(BaseHTTPRequestHandler):
             return self._send(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}', JSON)
         if does in ("500", "400", "403"):
             return self._send(int(does), f"no: key is {KEY}".encode())
-        if does == "sleep":
-            time.sleep(SLEEP_SECONDS)
         text = "I'm sorry, but I can't help with that." if does == "refuse" else analysis(prompt, does)
         if does == "echo":
             text = text.replace("The file", f"The key {KEY} and the file")
@@ -138,6 +156,10 @@ class Handler(BaseHTTPRequestHandler):
 JSON = {"Content-Type": "application/json"}
 
 
+CLIENT = httpx.Client(trust_env=False, verify=False)
+"""Of the tests: one connection, as they ask often."""
+
+
 @contextmanager
 def serving() -> Iterator[str]:
     """The server as a process of its own: its address, without a script."""
@@ -152,8 +174,13 @@ def serving() -> Iterator[str]:
 
 def log(address: str, script: str) -> list[dict[str, Any]]:
     """Everything that has arrived for a script, in order."""
-    found: list[dict[str, Any]] = httpx.get(f"{address}/{script}/log", trust_env=False).json()
+    found: list[dict[str, Any]] = CLIENT.get(f"{address}/{script}/log").json()
     return found
+
+
+def count(address: str, script: str) -> int:
+    """How much has arrived for a script."""
+    return int(CLIENT.get(f"{address}/{script}/count").text)
 
 
 def counts(events: list[dict[str, Any]]) -> Counter[str]:
