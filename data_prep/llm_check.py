@@ -80,7 +80,7 @@ class Written(NamedTuple):
 def accept(
     reply: Reply,
     window: Window,
-    labels: Mapping[int, str],
+    labels: Mapping[int, prompt.Label],
     state: str | None,
     *,
     last: bool,
@@ -92,14 +92,11 @@ def accept(
     limit_tokens: what the reply may be long for the verifier that is to learn it, counted by `count`.
     """
     indices = [step.index for step in window.steps]
-    gold = {index: labels[index] for index in indices if labels[index] != "unlabelled"}
+    gold: dict[int, prompt.Label] = {index: labels[index] for index in indices if labels[index] != "unlabelled"}
     written = _parsed(reply, indices, gold, wants_state=not last)
     _blind(written, window, state)
-    text = prompt.reply_text(
-        {index: written.paragraphs[index] for index in gold},
-        gold,
-        state=written.state,  # type: ignore[arg-type]
-    )
+    paragraphs = {index: written.paragraphs[index] for index in gold}
+    text = prompt.reply_text(paragraphs, gold, state=written.state)
     again = parse_reply(text, indices, True)
     if not again.readable or again.contradictions or again.block != gold or again.paragraph_labels != gold:
         raise Unusable("unreadable", f"as a reply it reads differently: {again.problem or again.contradictions}")

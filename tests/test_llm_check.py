@@ -14,6 +14,7 @@ from data_prep.llm_requests import retry_after
 from data_prep.llm_settings import Settings, add_arguments, key, settings
 from scout.budget import Window
 from scout.errors import ConfigError
+from scout.prompt import Label
 from scout.trajectory import Step
 from scout.verdict import Cut
 
@@ -23,7 +24,7 @@ STEPS = (
     Step(3, "I see it holds 4711.", "", ""),
 )
 WINDOW = Window(STEPS, "How many lines has a.txt?", Cut(), True, True)
-LABELS = {1: "correct", 2: "incorrect", 3: "incorrect"}
+LABELS: dict[int, Label] = {1: "correct", 2: "incorrect", 3: "incorrect"}
 GOOD = """\
 [1] Looking around first fits the task. This step is correct.
 [2] The task names `a.txt` and this opens b.txt. This step is incorrect.
