@@ -28,7 +28,7 @@ from data_prep import check, labels_writer, llm_settings
 from data_prep.rows import Check, Frame, Unfaithful, frame, judged_part, problem, row_of, tokenizer_of
 from data_prep.world_writer import Analysis, analyse
 from scout.config import Recipe, load_recipe
-from scout.errors import InputError, ScoutError, exit_code
+from scout.errors import InputError, ScoutError, tell
 from scout.lines import write_lines
 from scout.trajectory import Trajectory, read
 
@@ -138,8 +138,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 (args.out / f"{split}.jsonl").unlink()
                 raise InputError(f"{source}: none of its {counts['runs']} runs gave a row; the line above says why.")
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     return 0
 
 

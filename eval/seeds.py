@@ -17,7 +17,7 @@ from statistics import mean
 from typing import Any
 
 from eval.tables import Report, number
-from scout.errors import InputError, ScoutError, exit_code, printable
+from scout.errors import InputError, ScoutError, printable, tell
 
 _Value = Callable[[Report], float | None]
 LEAD = 0.20
@@ -140,8 +140,12 @@ def read(folder: Path) -> Report:
     path = folder / "report.json"
     if not path.is_file():
         raise InputError(f"{printable(str(path))} is not there. `python -m eval.demo --run {folder}` makes it.")
-    report: Report = json.loads(path.read_bytes())
-    missing = [name for name in ("sft", "grpo", "difference") if name not in report["stages"]]
+    try:
+        report: Report = json.loads(path.read_bytes())
+        stages = report["stages"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise InputError(f"{path} is no report ({error}). `python -m eval.report --run {folder}` makes it.") from error
+    missing = [name for name in ("sft", "grpo", "difference") if name not in stages]
     if missing:
         raise InputError(f"{printable(str(path))} lacks {', '.join(missing)}. Both stages have to be evaluated.")
     return report
@@ -156,9 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         print("\n".join(tables([read(folder) for folder in options.runs])))
-    except ScoutError as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
+    except (ScoutError, OSError, KeyboardInterrupt) as error:
+        return tell(error)
     return 0
 
 

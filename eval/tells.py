@@ -26,7 +26,7 @@ from sklearn.pipeline import make_pipeline
 
 from data_prep.inject import undo
 from scout import trajectory
-from scout.errors import InputError, ScoutError, exit_code
+from scout.errors import InputError, ScoutError, tell
 from scout.formats.stats import task_key
 from scout.formats.table import table
 from scout.trajectory import Step, Trajectory
@@ -107,9 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         result = measure(pairs(list(trajectory.read(args.runs)), args.seed))
         if not result:
             raise InputError(f"{args.runs}: too few runs; at least {FEWEST} of {FOLDS} tasks are needed.")
-    except (ScoutError, OSError) as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
+    except (ScoutError, OSError, KeyboardInterrupt) as error:
+        return tell(error)
     names = list(next(iter(result.values())))
     print(
         table([("", *result), *((name, *(each[name] for each in result.values())) for name in names)]), file=sys.stderr

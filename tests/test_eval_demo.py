@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from eval import base_model, demo, serve_once, slices
+from data_prep import explain
+from eval import base_model, demo, seeds, serve_once, slices, tells
 from eval.stages import Runner, Stage
 from scout import cli, config, trajectory
 from scout.errors import INTERRUPTED, MACHINERY, OK, UNSCORED, InputError, ServerError
@@ -231,6 +233,32 @@ def test_modules_end_on_ctrl_c_with_one_word(
     assert slices.main(["--data", str(tmp_path), "--out", str(tmp_path / "out")]) == INTERRUPTED
     assert base_model.main(["--weights", "a", "--like", "b", "--out", str(tmp_path / "out")]) == INTERRUPTED
     assert capsys.readouterr().err == "interrupted\ninterrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (explain, ["--data", "HERE", "--out", "HERE/rows"]),
+        (seeds, ["HERE"]),
+        (slices, ["--data", "HERE", "--out", "HERE/slices"]),
+        (tells, ["HERE/runs.jsonl"]),
+    ],
+)
+def test_a_name_with_escapes_cannot_steer_the_terminal(
+    module: ModuleType, words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path / "a\x1b[2J\x9b31m"
+    here.mkdir()
+    assert module.main([word.replace("HERE", str(here)) for word in words]) == 1
+    said = capsys.readouterr().err
+    assert "\\x1b[2J\\x9b31m" in said and "\x1b" not in said and "\x9b" not in said
+
+
+def test_a_broken_report_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for content in ('{"stages": ', "{}", "[]"):
+        (tmp_path / "report.json").write_text(content)
+        assert seeds.main([str(tmp_path)]) == 1
+        assert "is no report" in capsys.readouterr().err
 
 
 def test_slices_refuse_splits_that_share_a_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
