@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,24 @@ def test_stats_of_training_rows(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert found["duplicates"]["surplus"] == 1
     assert result["runs"]["runs"] == 4
     assert "3 rows of 2 runs" in err
+
+
+def test_rows_without_a_task_id_are_not_taken_for_one_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [
+        make_row(1, ["correct"] * 2),
+        *({**make_row(number, ["correct"] * 2), "task_id": None} for number in (2, 3)),
+    ]
+    result, err = figures(capsys, write_rows(tmp_path / "train.jsonl", rows))
+    assert (result["rows"]["tasks"], result["rows"]["trajectories_without_task_id"]) == (1, 2)
+    assert "3 rows of 3 runs and 1 tasks, 2 of the runs without a task id" in err
+    assert "warning: more than half of the rows are clean; set scout.clean_share to 0.5" in err
+
+
+def test_commands_start_without_the_heavy_packages() -> None:
+    heavy = {"datasketch", "matplotlib", "scipy"}
+    code = f"import sys, scout.cli, scout.formats.stats_command; print({heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_rows_in_parquet_count_like_rows_in_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

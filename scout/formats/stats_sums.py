@@ -173,6 +173,7 @@ class RowStats:
         }
         self._runs: Counter[str] = Counter()
         self._tasks: set[str] = set()
+        self._no_task: set[str] = set()
         self._texts: dict[str, list[str]] = defaultdict(list)
 
     def add(self, figures: RowFigures) -> None:
@@ -187,7 +188,10 @@ class RowStats:
         for name, counter in self._counters.items():
             counter[str(getattr(row, name))] += 1
         self._runs[row.trajectory_id] += 1
-        self._tasks.add(str(row.task_id))
+        if row.task_id is None:
+            self._no_task.add(row.trajectory_id)
+        else:
+            self._tasks.add(row.task_id)
         self._texts[figures.text].append(row.id)
 
     def result(self) -> dict[str, Any]:
@@ -196,6 +200,7 @@ class RowStats:
             "rows": len(self._steps),
             "trajectories": len(self._runs),
             "tasks": len(self._tasks),
+            "trajectories_without_task_id": len(self._no_task),
             "rows_per_trajectory": spread(list(self._runs.values())),
             "tokens": self._tokens.result(),
             "longest_row": {name: {"id": row, "tokens": size} for name, (size, row) in self._longest.items()},

@@ -100,8 +100,10 @@ _PER_TASK = {"tasks": "tasks", "with mixed outcomes": "mixed"}
 
 
 def _row_lines(figures: Mapping[str, Any]) -> list[str]:
+    without_task = bool(figures["trajectories_without_task_id"])
     lines = [
-        f"{figures['rows']} rows of {figures['trajectories']} runs and {figures['tasks']} tasks",
+        f"{figures['rows']} rows of {figures['trajectories']} runs and {figures['tasks']} tasks"
+        + (f", {figures['trajectories_without_task_id']} of the runs without a task id" * without_task),
         table(
             [
                 ("", "n", "min", "median", "p90", "max", "mean"),
