@@ -25,8 +25,8 @@ from scout.trajectory import Outcome, Trajectory
 LOOKED_FOR = 'an object or JSON lines with "messages" and "metadata" that holds "won" and "environment"'
 _TOOLS = "Available Tools:"
 _OBSERVATION = "\nCurrent Observation:"
-_TASK = re.compile(r"^Task:[ \t]*(.*?)(?=^Available Tools:)", re.DOTALL | re.MULTILINE)
-_TAG = re.compile(r"<(action|answer)>(.*?)</\1>", re.DOTALL)
+_TASK = "\nTask:"
+_TAG = re.compile(r"<(/?)(action|answer)>")
 _ANSWER = "answer"
 _THINK = "</think>"
 
@@ -96,12 +96,13 @@ def read(source: Source) -> Iterator[Trajectory]:
 
 def _question(prompt: str, recorder: Recorder) -> str:
     """The question of the first prompt; another prompt is task text as it stands."""
-    found = _TASK.search(prompt)
-    if found is None:
+    _, start, rest = prompt.partition(_TASK)
+    question, end, _ = rest.partition(f"\n{_TOOLS}")
+    if not (start and end):
         recorder.context(prompt)
         return ""
     recorder.left_out["prompts without the question: list of tools, instructions"] += 1
-    return found[1].strip()
+    return question.strip()
 
 
 def _observe(recorder: Recorder, prompt: str, called: bool) -> None:
@@ -125,6 +126,17 @@ def _observe(recorder: Recorder, prompt: str, called: bool) -> None:
 def _split(text: str) -> tuple[str, list[Call]]:
     """Thought and calls; tags inside the model's own thinking are thought."""
     thinking, end, said = text.rpartition(_THINK)
-    calls = [Call(_ANSWER if tag[1] == _ANSWER else "", tag[2].strip()) for tag in _TAG.finditer(said)]
-    rest = _TAG.sub("", said).strip()
-    return "\n".join(part for part in (thinking + end, rest) if part), calls
+    calls: list[Call] = []
+    rest: list[str] = []
+    kept = 0
+    opened: re.Match[str] | None = None
+    # One pass from tag to tag: a pattern over both would take the square of the time on text full of open tags.
+    for tag in _TAG.finditer(said):
+        if not tag[1]:
+            opened = opened or tag
+        elif opened and opened[2] == tag[2]:
+            rest.append(said[kept : opened.start()])
+            calls.append(Call(_ANSWER if tag[2] == _ANSWER else "", said[opened.end() : tag.start()].strip()))
+            kept, opened = tag.end(), None
+    rest.append(said[kept:])
+    return "\n".join(part for part in (thinking + end, "".join(rest).strip()) if part), calls

@@ -26,7 +26,7 @@ from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = 'an object, array or JSON lines with "steps" and "schema_version": "ATIF-v1.0" to "ATIF-v1.8"'
 NEWEST = (1, 8)
-_VERSION = re.compile(r"^ATIF-v?(\d+)\.(\d+)$", re.IGNORECASE)
+_VERSION = re.compile(r"^ATIF-v?(\d{1,4})\.(\d{1,4})$", re.IGNORECASE)
 _ECHO = re.compile(r"^Executed \S+ \S+$")
 """The message that Harbor's Claude Code writer puts in place of a text when an entry is only a call."""
 

@@ -6,6 +6,7 @@ followed, so that a folder can be read without any part counted twice (see `besi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePath
@@ -30,7 +31,7 @@ def following(path: Path, ref: Raw | None) -> Path | None:
         return None
     front = path.name.partition("trajectory")[0] if "trajectory" in path.name else ""
     for candidate in (path.with_name(name), path.with_name(front + name)):
-        if candidate.name != path.name and candidate.is_file():
+        if candidate.name != path.name and os.path.isfile(candidate):  # of any name; Path.is_file raises for long ones
             return candidate
     return None
 
