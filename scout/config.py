@@ -79,7 +79,7 @@ class ScoutSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     analyses: int = 4
     """K: replies sampled for one prompt when scoring; fewer than K/2 readable ones mean unscored."""
     scoring_temperature: float = 1.0
-    """Temperature of those replies. Probabilities are read raw, whatever it is."""
+    """Temperature of those replies; 0 is greedy, with one analysis. Probabilities are read raw, whatever it is."""
     temperature: float = 1.0
     """Temperature of the replies that GRPO learns from."""
     reward: str = "product"
@@ -168,8 +168,17 @@ def _range_findings(section: msgspec.Struct, prefix: str) -> Iterator[Finding]:
         if name in fields and getattr(section, name) not in known:
             yield f"{prefix}{name}", getattr(section, name), records.one_of(getattr(section, name), known)
     for name in ("temperature", "scoring_temperature"):
-        if name in fields and not 0.0 < getattr(section, name) < float("inf"):
-            yield f"{prefix}{name}", getattr(section, name), "above 0"
+        if name in fields:
+            yield from _temperature_findings(section, name, prefix)
+
+
+def _temperature_findings(section: msgspec.Struct, name: str, prefix: str) -> Iterator[Finding]:
+    """Only scoring may be greedy, and then with one analysis: more of them would all be the same."""
+    value = getattr(section, name)
+    scoring = isinstance(section, ScoutConfig) or name == "scoring_temperature"
+    greedy = scoring and value == 0.0 and getattr(section, "analyses", 0) == 1
+    if not greedy and not 0.0 < value < float("inf"):
+        yield f"{prefix}{name}", value, "above 0" + (", or 0 (greedy) with analyses 1" if scoring else "")
 
 
 def _recipe_findings(recipe: Recipe) -> list[Finding]:

@@ -183,3 +183,11 @@ def test_an_unsound_scout_json_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="selector"):
         write_scout(tmp_path, msgspec.structs.replace(CONFIG, selector="luck"))
     assert not list(tmp_path.iterdir())
+
+
+def test_only_scoring_may_be_greedy_and_then_with_one_analysis(tmp_path: Path) -> None:
+    greedy = recipe_file(tmp_path, "scout:\n  scoring_temperature: 0.0\n  analyses: 1\n")
+    assert load_recipe(greedy).scout.scoring_temperature == 0.0
+    text = refusal(recipe_file(tmp_path, "scout: {scoring_temperature: 0.0, temperature: 0.0, analyses: 2}\n"))
+    assert "scout.scoring_temperature: found 0.0; allowed: above 0, or 0 (greedy) with analyses 1" in text
+    assert "scout.temperature: found 0.0; allowed: above 0\n" in text
