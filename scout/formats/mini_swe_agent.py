@@ -107,7 +107,7 @@ def _is_bare(source: Source) -> bool:
     """Whether a list of messages has the first answer and what came back in the words of this harness."""
     if text_of(keys(source.first).get("role")) != "system" or b"```" not in source.data:
         return False
-    raws = decode(source.data, list[msgspec.Raw], "", []) or []
+    raws: list[msgspec.Raw] = decode(source.data, list[msgspec.Raw], "", []) or []
     first = [decode(raw, _Message, "", []) for raw in raws[:4]]
     if [message and message.role for message in first[1:3]] != ["user", "assistant"]:
         return False
@@ -190,9 +190,10 @@ class _Walk(Recorder):
 
     def _respond(self, at: int, message: _Message) -> None:
         """An answer in the Responses API: reasoning, text and calls are items of `output`."""
-        items = decode(msgspec.json.encode(message.output), list[_Item], f"{self._where}:{at}:output", self._problems)
+        place = f"{self._where}:{at}:output"
+        items: list[_Item] = decode(msgspec.json.encode(message.output), list[_Item], place, self._problems) or []
         texts, calls = [], []
-        for item in items or []:
+        for item in items:
             if item.type == "function_call":
                 calls.append(Call(item.name, json_text(item.arguments), item.call_id))
             else:
