@@ -3,9 +3,9 @@
     torchrun --nproc-per-node 2 recipes/tiny/base/pretrain.py --out recipes/tiny/base --minutes 40
 
 It reads the log of a scientist who passes hearsay on and holds no view, and the scientist's own notebook: what each
-visit showed, which effects fit it, which are left for the letters it heard of or tests, and what it heard. There is no label in
-it, no judgement of a claim, no outcome, no mistake; its worlds belong to the train split and `data_prep.collect` never
-uses them. A bare PyTorch loop: at this size a trainer's overhead would double the time.
+visit showed, which effects fit it, which are left for the letters it heard of or tests, and what it heard. There is
+no label in it, no judgement of a claim, no outcome, no mistake; its worlds belong to the train split and
+`data_prep.collect` never uses them. A bare PyTorch loop: at this size a trainer's overhead would double the time.
 """
 
 from __future__ import annotations
