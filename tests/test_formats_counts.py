@@ -129,7 +129,7 @@ def spread(values: Iterable[int]) -> tuple[int, int, int]:
         ("agenterrorbench_gaia/", 1, 6, 30),
         ("tau_bench/historical_trajectories/", 2, 11, 30),
         ("multi_swe_bench/", 1, 15, 59),
-        ("swe_agent", 4, 12, 21),  # both folders; a file without `trajectory` counts 0 there, its history has 5 steps
+        ("swe_agent/", 4, 11, 21),  # the one of 5 steps has a history alone, so its `trajectory` has 0
     ],
 )
 def test_steps_of_a_run(converted: Converted, start: str, least: int, median: int, greatest: int) -> None:
