@@ -83,7 +83,7 @@ FIGURES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def tables(reports: Sequence[Report]) -> list[str]:
-    """The Markdown lines: the bars, then the stages seed by seed, then what GRPO changed."""
+    """The Markdown lines: bars, stages seed by seed, what GRPO changed, first mistakes by kind and by proving facts."""
     seeds = [f"seed {report['seed']}" for report in reports]
     runs = reports[0]["data"]["test"]["runs"]
     bars = [*(_bar(*bar, reports) for bar in BARS), *(_ceiling(*bar, reports) for bar in CEILINGS)]
@@ -92,7 +92,10 @@ def tables(reports: Sequence[Report]) -> list[str]:
         found = [report["stages"][stage] for report in reports]
         rows = [[name, *_cells([_at(*path)(one) for one in found])] for name, path in FIGURES]
         lines += ["", *_rows(f"{stage.upper()}, {runs} held-out runs", [*seeds, "mean"], rows)]
-    return [*lines, "", *_rows("GRPO − SFT, paired", [*seeds, "mean"], [_change(n, reports) for n in _CHANGES])]
+    lines += ["", *_rows("GRPO − SFT, paired", [*seeds, "mean"], [_change(n, reports) for n in _CHANGES])]
+    for corner, name in (("first mistake exact, by kind", "by_kind"), ("by facts that prove it", "by_facts")):
+        lines += ["", *_rows(corner, ["runs", *seeds, "mean"], _groups(name, reports))]
+    return lines
 
 
 _CHANGES = ("product_reward", "exact", "f1")
@@ -123,6 +126,15 @@ def _change(name: str, reports: Sequence[Report]) -> list[str]:
     found = [report["stages"]["difference"][name] for report in reports]
     cells = [f"{one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]" for one in found]
     return [name.replace("_", " "), *cells, f"{mean(one['value'] for one in found):+.3f}"]
+
+
+def _groups(name: str, reports: Sequence[Report]) -> list[list[str]]:
+    """A row for each group of the first report, the largest first; all seeds judge the same runs."""
+    groups = sorted(reports[0][name].items(), key=lambda item: -item[1]["n"])
+    return [
+        [key.replace("_", " "), number(row["n"]), *_cells([_at(name, key, "exact")(one) for one in reports])]
+        for key, row in groups
+    ]
 
 
 def _cells(values: Sequence[float | None]) -> list[str]:

@@ -43,6 +43,17 @@ def test_an_interval_has_to_exclude_zero_in_every_seed(toy: dict[str, Any]) -> N
     assert _row(seeds.tables([good, bad]), name)[-1] == "above 0.00: **fails**"
 
 
+def test_first_mistakes_by_kind(toy: dict[str, Any]) -> None:
+    toy, other = copy.deepcopy(toy), copy.deepcopy(toy)
+    kinds = list(toy["by_kind"])
+    assert kinds
+    for kind in kinds:
+        toy["by_kind"][kind]["exact"], other["by_kind"][kind]["exact"] = 0.25, 0.75
+    for kind in kinds:
+        runs = str(toy["by_kind"][kind]["n"])
+        assert _row(seeds.tables([toy, other]), kind.replace("_", " ")) == [runs, "0.250", "0.750", "0.500"]
+
+
 def test_a_figure_that_was_not_measured_fails_its_bar(toy: dict[str, Any]) -> None:
     """No step without history was judged in this toy: that is no evidence that the verifier stays below 0.65."""
     assert _row(seeds.tables([toy]), "AUROC of the verifier without history") == ["–", "–", "below 0.65: **fails**"]
