@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from scout.records import Finding
 from scout.rerank import SELECTORS
 from scout.reward import REWARDS
 
+TrainerCheck = Callable[[Mapping[str, Any]], Sequence[Finding]]
 RECIPE_LIMIT_BYTES = 1 << 20
 SCOUT_FILE = "scout.json"
 
@@ -193,9 +194,12 @@ def _recipe_findings(recipe: Recipe) -> list[Finding]:
     return found
 
 
-def load_recipe(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Recipe:
+def load_recipe(
+    path: str | os.PathLike[str], overrides: Sequence[str] = (), check_trainer: TrainerCheck | None = None
+) -> Recipe:
     """The recipe in that file with `section.key=value` overrides on top; values are read as YAML.
 
+    check_trainer: what is wrong with the `trainer` section, whose keys are TRL's; None takes any.
     Raises one ConfigError with everything that is wrong: unknown keys with the nearest known one, types, ranges.
     """
     name = str(path)
@@ -217,10 +221,12 @@ def load_recipe(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         problems.append(records.problem(name, found))
     if problems:
         refuse(problems, hint="Nothing was started.", kind=ConfigError)
-    return _resolve(name, tree, lines, overrides)
+    return _resolve(name, tree, lines, overrides, check_trainer or (lambda _: []))
 
 
-def _resolve(name: str, tree: dict[str, Any], lines: dict[str, int], overrides: Sequence[str]) -> Recipe:
+def _resolve(
+    name: str, tree: dict[str, Any], lines: dict[str, int], overrides: Sequence[str], check_trainer: TrainerCheck
+) -> Recipe:
     problems: list[Problem] = []
     origin: dict[str, str] = {}
     # An empty section is written as a heading with nothing under it.
@@ -231,7 +237,7 @@ def _resolve(name: str, tree: dict[str, Any], lines: dict[str, int], overrides: 
             problems.append(records.problem(f"override {override!r}", finding))
     found = list(records.explain(Recipe, tree))
     recipe = msgspec.convert(_sound(tree, found), Recipe)
-    found += _recipe_findings(recipe)
+    found += [*_recipe_findings(recipe), *check_trainer(recipe.trainer)]
     if not found and not problems:
         return recipe
     problems.extend(records.problem(_place(name, lines, origin, item[0]), item) for item in found)

@@ -231,8 +231,9 @@ def test_wrong_keys_are_named_with_the_nearest_before_anything_starts(
     assert "did you mean num_generations" in said and "top_p 1" in said
     assert train("grpo", place.grpo, *words, "trainer.use_vllm=true", "scout.dynamic_sampling=true", "--dry-run") == 2
     assert "one of the two to false" in capsys.readouterr().err
-    assert train("sft", place.sft, *words, "scout.promt_tokens=4") == 2
-    assert "prompt_tokens" in capsys.readouterr().err
+    assert train("sft", place.sft, *words, "scout.promt_tokens=4", "trainer.learning_rat=1") == 2
+    said = capsys.readouterr().err
+    assert "2 problems" in said and "prompt_tokens" in said and "did you mean learning_rate" in said
     assert not run.exists()
 
 

@@ -50,9 +50,12 @@ def offline() -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, or check with --dry-run; prints one JSON object with the result."""
-    recipe = load_recipe(args.recipe, args.overrides)
     offline()
+    from scout.train import trainer_keys
     from scout.train.stage import Request
+
+    kind = trainer_keys.CONFIGS[args.stage]
+    recipe = load_recipe(args.recipe, args.overrides, lambda trainer: trainer_keys.findings(trainer, kind))
 
     request = Request(args.stage, recipe, args.recipe, Path(args.run), args.model, args.data, args.resume)
     if args.dry_run:

@@ -12,7 +12,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from trl import GRPOConfig, SFTConfig
 
 from scout import records
 from scout.errors import ConfigError
@@ -23,7 +22,7 @@ from scout.train.folder import require_rows
 from scout.train.fresh import train_tokenizer
 from scout.train.rows import Prepared, Row
 from scout.train.stage import Request
-from scout.train.trainer_keys import make_config
+from scout.train.trainer_keys import CONFIGS, make_config
 
 _STAND_IN_VOCABULARY = 8192
 _STAND_IN_ROWS = 2000
@@ -33,8 +32,7 @@ _STAND_IN_ROWS = 2000
 def run(request: Request) -> dict[str, Any]:
     """Check and print the table on stderr; returns its figures. Raises what training would raise."""
     recipe = request.recipe
-    kind = SFTConfig if request.stage == "sft" else GRPOConfig
-    config = make_config(recipe, kind, request.run, request.recipe_name, dry=True)
+    config = make_config(recipe, CONFIGS[request.stage], request.run, request.recipe_name, dry=True)
     told: dict[str, Any] = {"stage": request.stage, "recipe": request.recipe_name, "keys": len(recipe.trainer)}
     if not (request.data or recipe.data.path):
         told["rows"] = None

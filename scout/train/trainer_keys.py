@@ -1,4 +1,4 @@
-"""The `trainer` section of a recipe -> TRL's own config object, every key checked against TRL's fields first."""
+"""The `trainer` section of a recipe: its keys against TRL's fields, then TRL's own config object."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from trl import GRPOConfig, SFTConfig
 
 from scout import records
 from scout.config import Recipe
-from scout.errors import ConfigError, Problem, refuse, shown
+from scout.errors import ConfigError
+from scout.records import Finding, Plain
 
+CONFIGS: Mapping[str, type[Any]] = {"sft": SFTConfig, "grpo": GRPOConfig}
+"""Stage -> TRL's class of its settings."""
 OURS: Mapping[str, str] = {
     "output_dir": "--run sets it",
     "max_length": "scout.prompt_tokens and scout.completion_tokens limit rows, and nothing is ever cut",
@@ -49,26 +53,24 @@ _DERIVED_SFT = {"max_length": None, "packing": False, "remove_unused_columns": T
 _DERIVED_GRPO = {"remove_unused_columns": False, "disable_dropout": True}
 
 
-def check_keys(recipe: Recipe, kind: type[Any], where: str) -> None:
-    """Raises one ConfigError with every key of `recipe.trainer` that TRL lacks, takes otherwise, or Scout sets."""
+def findings(trainer: Mapping[str, Any], kind: type[Any]) -> list[Finding]:
+    """Every key of a recipe's `trainer` section that TRL lacks, takes otherwise, or Scout sets. kind: TRL's class."""
     fields = {field.name for field in dataclasses.fields(kind) if field.init}
-    problems = []
-    ours = {**OURS, **OURS_GRPO} if kind.__name__ == "GRPOConfig" else {**OURS, **OURS_SFT}
-    for key, value in recipe.trainer.items():
+    found: list[Finding] = []
+    ours = {**OURS, **(OURS_GRPO if kind is GRPOConfig else OURS_SFT)}
+    for key, value in trainer.items():
         if key in ours and key in fields:
-            problems.append(Problem(where, f"trainer.{key}", shown(value), f"not set in a recipe: {ours[key]}"))
+            found.append((f"trainer.{key}", value, f"not set in a recipe: {ours[key]}"))
         elif key not in fields:
             settable = sorted(fields - ours.keys())
-            problems.append(Problem(where, f"trainer.{key}", shown(value), _nearest(key, settable, kind.__name__)))
-    report = recipe.trainer.get("report_to", "none")
+            found.append((f"trainer.{key}", value, _nearest(str(key), settable, kind.__name__)))
+    report = trainer.get("report_to", "none")
     if report not in ("none", "wandb", [], ["none"], ["wandb"]):
-        allowed = "none or wandb (offline); metrics.jsonl is always written"
-        problems.append(Problem(where, "trainer.report_to", shown(report), allowed))
-    if recipe.trainer.get("top_p", 1.0) != 1.0 or recipe.trainer.get("top_k", 0) not in (0, -1, None):
-        found = f"top_p {recipe.trainer.get('top_p', 1.0)}, top_k {recipe.trainer.get('top_k', 0)}"
-        problems.append(Problem(where, "trainer.top_p", found, "top_p 1 and top_k 0, or sampler and trainer disagree"))
-    if problems:
-        refuse(problems, hint="Nothing was started.", kind=ConfigError)
+        found.append(("trainer.report_to", report, "none or wandb (offline); metrics.jsonl is always written"))
+    if trainer.get("top_p", 1.0) != 1.0 or trainer.get("top_k", 0) not in (0, -1, None):
+        value = Plain(f"top_p {trainer.get('top_p', 1.0)}, top_k {trainer.get('top_k', 0)}")
+        found.append(("trainer.top_p", value, "top_p 1 and top_k 0, or sampler and trainer disagree"))
+    return found
 
 
 def _nearest(key: str, known: list[str], name: str) -> str:
@@ -79,18 +81,19 @@ def _nearest(key: str, known: list[str], name: str) -> str:
 
 
 def make_config(recipe: Recipe, kind: type[Any], run: Path, where: str, *, dry: bool = False) -> Any:
-    """TRL's config object for that recipe. Raises ConfigError for what TRL itself refuses, with TRL's words.
+    """TRL's config object for a recipe whose trainer section has no `findings`.
+
+    Raises ConfigError for what TRL itself refuses, with TRL's words.
 
     dry: check a recipe for a GPU on a machine without one.
     """
-    check_keys(recipe, kind, where)
     values = dict(recipe.trainer)
     values["output_dir"] = str(run / "checkpoints")
     values.setdefault("report_to", "none")
     values["disable_tqdm"] = True
     if dry and not torch.cuda.is_available():
         values["use_cpu"] = True
-    if kind.__name__ == "GRPOConfig":
+    if kind is GRPOConfig:
         limits = {"max_completion_length": recipe.scout.completion_tokens, "temperature": recipe.scout.temperature}
         values.update(_DERIVED_GRPO, **limits)
         if values.get("use_vllm"):
