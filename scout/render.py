@@ -87,8 +87,9 @@ def render_row(
             f"follow {prompt[-20:]!r}. Use a template that keeps prefixes (TRL ships training templates)."
         )
     full_ids = _encode(tokenizer, full)
-    length = len(_encode(tokenizer, prompt + reply))
-    ids = (*prompt_ids, *_encode(tokenizer, reply), *full_ids[length : length + 1])
+    both = [*prompt_ids, *_encode(tokenizer, reply)]
+    length = len(both)
+    ids = (*both, *full_ids[length : length + 1])
     if tuple(full_ids[: len(ids)]) != ids:
         first = next((place for place, pair in enumerate(zip(ids, full_ids, strict=False)) if pair[0] != pair[1]), -1)
         raise InputError(
@@ -210,6 +211,8 @@ def _once(found: Iterable[tuple[int, int | None]]) -> dict[int, int]:
 
 _PIECES: WeakKeyDictionary[object, dict[int, str]] = WeakKeyDictionary()
 _CONTROLS: WeakKeyDictionary[object, re.Pattern[str]] = WeakKeyDictionary()
+_THINKING: WeakKeyDictionary[object, tuple[object, bool, bool]] = WeakKeyDictionary()
+"""Template -> what `_thinking` found of it; rendering two probes for every row costs as much as the row."""
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase) -> dict[int, str]:
@@ -243,17 +246,27 @@ def _template(tokenizer: PreTrainedTokenizerBase, messages: Messages, *, generat
 
 def _reply(tokenizer: PreTrainedTokenizerBase, completion: str, row: str) -> tuple[str, str]:
     """Content of the assistant's message, and the text that follows the prompt: the same but for a tag already open."""
-    probe: Messages = [{"role": "user", "content": "?"}]
-    prompt = _template(tokenizer, probe, generation=True)
-    full = _template(tokenizer, [*probe, {"role": "assistant", "content": "!"}], generation=False)
-    opened = prompt.endswith(THINK)
-    if not opened and UNTHINK.strip() not in full[len(prompt) :]:
+    opened, thinks = _thinking(tokenizer)
+    if not thinks:
         return completion, completion
     analysis, header, block = f"\n{completion}".rpartition("\nVerdicts:\n")
     if not header:
         raise InputError(f"{row}: the reply has no line 'Verdicts:', so its analysis cannot be set off as thinking.")
     analysis = f"{analysis.strip()}{UNTHINK}{header.lstrip()}{block}"
     return THINK + analysis, analysis if opened else THINK + analysis
+
+
+def _thinking(tokenizer: PreTrainedTokenizerBase) -> tuple[bool, bool]:
+    """Whether the prompt of this template opens the think tag, and whether its replies have one at all."""
+    template = tokenizer.chat_template
+    known = _THINKING.get(tokenizer)
+    if known is None or known[0] != template:
+        probe: Messages = [{"role": "user", "content": "?"}]
+        prompt = _template(tokenizer, probe, generation=True)
+        full = _template(tokenizer, [*probe, {"role": "assistant", "content": "!"}], generation=False)
+        opened = prompt.endswith(THINK)
+        known = _THINKING[tokenizer] = (template, opened, opened or UNTHINK.strip() in full[len(prompt) :])
+    return known[1:]
 
 
 def _refuse_controls(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], row: str) -> None:

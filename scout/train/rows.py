@@ -211,17 +211,17 @@ def require_supervised(dataset: Any, prepared: Sequence[Prepared]) -> None:
         refuse(problems, hint="TRL changed these rows. Check the trainer keys that touch data.")
 
 
-def balanced(prepared: Sequence[Prepared], clean_share: float, seed: int) -> list[Prepared]:
+def balanced(rows: Sequence[Row], clean_share: float, seed: int) -> list[Row]:
     """The rows in random order without so many clean ones that those make up more than `clean_share` of the rest."""
-    shuffled = random.Random(seed).sample(list(prepared), len(prepared))
-    faulty = sum("incorrect" in item.row.gold for item in shuffled)
+    shuffled = random.Random(seed).sample(list(rows), len(rows))
+    faulty = sum("incorrect" in row.gold for row in shuffled)
     room = len(shuffled) if clean_share >= 1 else int(faulty * clean_share / (1 - clean_share))
     kept = []
-    for item in shuffled:
-        clean = "incorrect" not in item.row.gold
+    for row in shuffled:
+        clean = "incorrect" not in row.gold
         room -= clean
         if not clean or room >= 0:
-            kept.append(item)
+            kept.append(row)
     return kept
 
 

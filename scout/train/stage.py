@@ -93,10 +93,10 @@ def prepare(request: Request, kind: type[Any]) -> Stage | None:
     tokenizer = models.load_tokenizer(start)
     scout = models.scout_config(request.recipe, tokenizer, request.recipe.model.name or str(start), request.recipe_name)
     models.require_same_fingerprint(start, scout)
-    prepared, prepared_dev = rowing.prepare(train, tokenizer), rowing.prepare(dev, tokenizer)
-    rowing.require_fit([*prepared, *prepared_dev], request.recipe)
     share = request.recipe.scout.clean_share
-    prepared, prepared_dev = (rowing.balanced(rows, share, config.seed) for rows in (prepared, prepared_dev))
+    kept = [rowing.balanced(rows, share, config.seed) for rows in (train, dev)]
+    prepared, prepared_dev = (rowing.prepare(rows, tokenizer) for rows in kept)
+    rowing.require_fit([*prepared, *prepared_dev], request.recipe)
     weights = models.load_model(start, request.recipe)
     models.require_positions(weights, request.recipe)
     return Stage(
