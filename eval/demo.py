@@ -25,8 +25,8 @@ RECIPE = Path("recipes/tiny")
 BASE = RECIPE / "base"
 DATA_SEED = 0
 """Seeds of the demo repeat training and evaluation on the same data, so that they can be compared."""
-SECONDS = {"collect": 20, "explain": 30, "check splits": 5, "sft": 520, "grpo": 220, "evaluate base": 50,
-           "evaluate sft": 250, "evaluate grpo": 280, "report": 40, "export": 20, "serve": 60}  # fmt: skip
+SECONDS = {"collect": 10, "explain": 30, "check splits": 10, "sft": 520, "grpo": 300, "evaluate base": 45,
+           "evaluate sft": 210, "evaluate grpo": 235, "report": 30, "export": 10, "serve": 80}  # fmt: skip
 """About how long each stage takes on two cores; they add up to what the README promises."""
 FAST_TASKS = ("train=6", "dev=3", "test=3")
 
