@@ -242,7 +242,11 @@ def test_rows_over_a_limit_are_refused_with_their_ids(place: Place, capsys: pyte
     words = ("--run", place.root / "long", "--data", place.data)
     assert train("sft", place.sft, *words, "scout.completion_tokens=20") == 1
     said = capsys.readouterr().err
-    assert "56 problems" in said and "row train-40#0: completion: found 103 tokens" in said and "scout.completion_tokens=" in said
+    assert (
+        "56 problems" in said
+        and "row train-40#0: completion: found 103 tokens" in said
+        and "scout.completion_tokens=" in said
+    )
 
 
 def test_grpo_that_cannot_learn_is_stopped_with_two_replies(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,12 +16,12 @@ from scout import trajectory
 from scout.config import read_scout
 
 ROOT = Path(__file__).resolve().parent.parent
-RECIPE = "recipes/tiny/real.yaml"
+RECIPE = "recipes/tiny-real/sft.yaml"
 BASE = "recipes/tiny/base"
 WHO_AND_WHEN = 16
 """Runs of that source, the first by number; the other source has 165 short ones."""
 
-pytestmark = [pytest.mark.train, pytest.mark.data]
+pytestmark = [pytest.mark.train]
 
 
 def command(*words: object) -> dict[str, Any]:
@@ -34,10 +35,34 @@ def command(*words: object) -> dict[str, Any]:
     return result
 
 
+def test_the_readme_leads_from_mixed_runs_and_a_csv_to_a_trained_model(tmp_path: Path) -> None:
+    """Every command of that section as it stands there, in another folder; what it shows is printed."""
+    pytest.importorskip("trl")
+    blocks = re.findall(r"```\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    place = next(place for place, block in enumerate(blocks) if "fixtures/labels" in block)
+    said = []
+    for line in blocks[place].replace("/tmp/mine", str(tmp_path)).splitlines():
+        if line.startswith("make "):
+            dry = ["make", "-n", "-o", "setup", *line.split()[1:]]
+            line = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            line = line.replace("\\\n", " ").replace("runs/tiny-real", str(tmp_path / "run"))
+        words = line.split()
+        module = ["-m", "scout"] if words[0] == ".venv/bin/scoutv" else []
+        done = subprocess.run(
+            [sys.executable, *module, *words[1:]], cwd=ROOT, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, (line, done.stderr[-2000:])
+        said += done.stderr.splitlines()
+    shown = [line for line in blocks[place + 1].splitlines() if line != "…"]
+    assert shown and [line for line in shown if line not in said] == []
+    assert (tmp_path / "run/sft/final/scout.json").is_file()
+
+
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.data
 def test_public_runs_become_rows_that_train(shared_data: Path, tmp_path: Path) -> None:
     pytest.importorskip("trl")
     folder = shared_data / "who_and_when/Algorithm-Generated"
