@@ -42,6 +42,8 @@ class Mark(msgspec.Struct, frozen=True):
     pieces: tuple[str, ...]
     """Lines and sentences of the task; empty where `leak_key` says what the run's world shares with others."""
     mistake: bool | None
+    origin: str | None
+    """How its labels were made; None without labels."""
     steps: int
     signature: bytes
     """MinHash of the words of the steps."""
@@ -61,6 +63,7 @@ def mark(item: Item) -> Mark:
         text=digest(run_text(run)),
         pieces=() if key is not None else pieces(run.task.text),
         mistake=run.has_mistake,
+        origin=run.labels.origin if run.labels else None,
         steps=len(run.steps),
         signature=signature(shingles(words, GRAM)),
     )

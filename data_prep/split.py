@@ -129,6 +129,7 @@ def write(files: Sequence[str], out: Path, settings: Mapping[str, Any]) -> tuple
         "runs": {name: len(members) for name, members in parts.items()},
         "tasks": {name: len(names) for name, names in tasks.items()},
         "sources": {name: _sources(members) for name, members in parts.items()},
+        "label_origins": {name: origins(members) for name, members in parts.items()},
         "clean_share": {name: clean_share(members) for name, members in parts.items()},
         "joined": groups.report(),
         "leaks": report,
@@ -149,6 +150,11 @@ def require_apart(report: Mapping[str, Any]) -> None:
 
 def _sources(members: Sequence[Mark]) -> dict[str, int]:
     return dict(Counter(mark.names[0] for mark in members if mark.names).most_common())
+
+
+def origins(members: Iterable[Mark]) -> dict[str, int]:
+    """Labelled runs by how their labels were made, the most frequent first."""
+    return dict(Counter(mark.origin for mark in members if mark.origin is not None).most_common())
 
 
 def clean_share(members: Iterable[Mark]) -> float | None:
@@ -175,6 +181,13 @@ def _show(parts: Mapping[str, Sequence[Mark]], record: Mapping[str, Any]) -> str
         "shared tasks 0, shared leak keys 0, duplicate texts 0, near tasks 0; near-duplicates "
         f"{near['found']} of {near['compared']} held-out runs (highest {near['highest']})",
     ]
+    for name, found in record["label_origins"].items():
+        if "injected" in found and len(found) > 1:
+            others = ", ".join(f"{number} {origin}" for origin, number in found.items() if origin != "injected")
+            lines.append(
+                f"warning: {name} mixes {found['injected']} runs with an injected fault with others ({others}); "
+                "report figures for each apart, as labels.origin tells them"
+            )
     share = record["clean_share"]["train"]
     if share is not None and share > CLEAN_LIMIT:
         lines.append(

@@ -193,6 +193,22 @@ def test_labels_of_other_runs_are_an_error(tmp_path: Path) -> None:
         label("plain", [own_runs(tmp_path)], [tmp_path / "l.csv"], tmp_path / "out.jsonl")
 
 
+def test_the_label_of_an_injected_fault_stays(tmp_path: Path) -> None:
+    """Labels of people belong to the run as it was; after the injection it is another one."""
+    runs = [
+        Trajectory(name, Task("Go."), (Step(1, "a"), Step(2, "b")), labels=given)
+        for name, given in (
+            ("plain", None),
+            ("made", Labels(("unlabelled", "incorrect"), known="some_failures", origin="injected")),
+        )
+    ]
+    trajectory.write(tmp_path / "runs.jsonl", runs)
+    (tmp_path / "labels.csv").write_text("run,step,label\nplain,1,correct\nmade,2,correct\n")
+    ((run, labels),), left_out = labelled("plain", tmp_path / "runs.jsonl", tmp_path / "labels.csv")
+    assert run.id == "plain" and labels.origin == "human"
+    assert left_out == {"a run with an injected fault, whose label stays": 1}
+
+
 def test_a_name_of_two_runs_labels_neither(tmp_path: Path) -> None:
     runs = [{"task_id": 3, "reward": 0.0, "info": {}, "trial": at, "traj": chat(3)["messages"]} for at in (0, 1)]
     record = {"trajectory_id": 3, "failures": []}

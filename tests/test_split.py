@@ -202,6 +202,22 @@ def test_too_many_clean_runs_are_pointed_out(tmp_path: Path, capsys: pytest.Capt
     assert "warning: 75% of the labelled training runs are clean" in told.err
 
 
+def test_injected_faults_among_other_labels_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = []
+    for task in range(6):
+        run = make_run(task, 0)
+        labels = Labels(("incorrect",) * len(run.steps), first_mistake=1, origin="injected" if task % 2 else "human")
+        runs.append(msgspec.structs.replace(run, labels=labels))
+    trajectory.write(tmp_path / "runs.jsonl", runs)
+    command = [str(tmp_path / "runs.jsonl"), "--seed", "1", "--test-tasks", "0", "--dev-tasks", "0"]
+    assert splitting.main([*command, "--out", str(tmp_path / "mixed")]) == 0
+    assert "warning: train mixes 3 runs with an injected fault with others (3 human)" in capsys.readouterr().err
+    assert json.loads((tmp_path / "mixed/split.json").read_text())["label_origins"]["train"] == {
+        "injected": 3,
+        "human": 3,
+    }
+
+
 def test_the_leak_report_of_files_names_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trajectory.write(tmp_path / "train.jsonl", many(4, 1))
     trajectory.write(tmp_path / "test.jsonl", [make_run(3, 7), make_run(9, 0)])

@@ -118,6 +118,10 @@ def attach(
         if len(about) != 1:
             report.without += 1
             continue
+        if run.labels is not None and run.labels.origin == "injected":
+            report.note(about[0].where, "a run with an injected fault, whose label stays", about[0].run)
+            report.without += 1
+            continue
         labelled = _labelled(run, about[0], place, report)
         if labelled is None:
             report.without += 1
