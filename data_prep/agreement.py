@@ -23,7 +23,7 @@ import msgspec
 
 from data_prep.labels.join import settled
 from scout import trajectory
-from scout.errors import FormatError, InputError, Problem, ScoutError, refuse, shown, tell
+from scout.errors import FormatError, InputError, Problem, ScoutError, printable, refuse, shown, tell
 from scout.formats.stats import digest, run_text
 from scout.formats.table import table
 from scout.lines import replacing, require_file
@@ -241,7 +241,9 @@ def show(figures: Agreement) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare two sets of labels, or merge them with decisions; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.agreement", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("first", type=Path, metavar="FIRST.jsonl", help="labelled runs")
     parser.add_argument("second", type=Path, metavar="SECOND.jsonl", help="the same runs with other labels")
     parser.add_argument("--disagreements", type=Path, metavar="TODO.csv", help="write the disputed steps there")
@@ -265,7 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             trajectory.write(args.out, runs)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
         return tell(error)
-    print(show(figures), file=sys.stderr)
+    print(printable(show(figures)), file=sys.stderr)
     print(msgspec.json.encode(result).decode())
     return 0
 

@@ -161,7 +161,9 @@ def _seed(text: str) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes train, dev and test trajectories."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.collect", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder for {train,dev,test}.jsonl.zst")
     parser.add_argument("--seed", type=_seed, default=0, help="worlds and scientists, 0 or more (default 0)")
     parser.add_argument("--tasks", type=_tasks, nargs="+", default=[], metavar="SPLIT=N", help="tasks a split")

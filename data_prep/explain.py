@@ -1,7 +1,6 @@
 """Label-faithful analyses: labelled runs -> training rows, one a window.
 
-    python -m data_prep.explain --data runs/demo/data --out runs/demo/rows --recipe recipes/tiny/sft.yaml \
-        --model recipes/tiny/base
+    python -m data_prep.explain --data runs/demo/data --out runs/demo/rows
 
 The writer `world` takes its reasons from the evidence a rational observer has seen, `labels` from the annotators, and
 `llm` asks a large model at an OpenAI-compatible endpoint (`--writer llm --endpoint URL --llm-model NAME`).
@@ -109,7 +108,9 @@ def explain(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Writes rows/{train,dev}.jsonl and prints what was kept and dropped."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.explain", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="folder of labelled runs, {train,dev}.jsonl.zst")
     parser.add_argument("--out", type=Path, required=True, help="folder for the rows")
     parser.add_argument("--recipe", type=Path, default=Path("recipes/tiny/sft.yaml"), help="its scout section is used")

@@ -21,7 +21,7 @@ import msgspec
 from data_prep.card import Source, card, read_sources, read_split, without_licence
 from data_prep.columns import Record, row_record, run_record, schemas, write_parquet
 from data_prep.facts import Facts
-from scout.errors import FormatError, InputError, Problem, ScoutError, exit_code, printable, refuse
+from scout.errors import FormatError, InputError, Problem, ScoutError, printable, refuse, tell
 from scout.formats.workers import counted
 from scout.lines import open_lines
 from scout.trajectory import read
@@ -110,7 +110,9 @@ def _rows(path: Path, split: str, facts: Facts) -> Iterator[Record]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Export; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path, metavar="DATA", help="folder with runs: train, dev, test .jsonl[.zst|.gz]")
     parser.add_argument("--rows", type=Path, metavar="ROWS", help="folder with training rows, in files named alike")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="must not be there yet")
@@ -121,8 +123,7 @@ def main(arguments: list[str] | None = None) -> int:
         sources = read_sources(args.sources)
         facts, written = export(args.data, args.rows, args.out, args.name, sources)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     missing = without_licence(facts, sources)
     if missing:
         print(f"no licence is stated for: {printable(', '.join(missing))}; --sources can state it", file=sys.stderr)

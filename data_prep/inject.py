@@ -23,7 +23,7 @@ from data_prep.faults import FINDERS, Fault, places
 from data_prep.label import runs_in
 from data_prep.labels.join import settled
 from scout import trajectory
-from scout.errors import InputError, ScoutError, exit_code
+from scout.errors import InputError, ScoutError, printable, tell
 from scout.formats.table import table
 from scout.trajectory import Labels, Outcome, Step, StepLabel, Trajectory
 
@@ -174,7 +174,9 @@ def show(report: Report) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Put faults into runs; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.inject", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUNS", help="files or folders of runs, any known format")
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT.jsonl")
     parser.add_argument("--seed", type=int, required=True)
@@ -183,9 +185,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         report = write(args.runs, args.out, args.kinds, args.seed)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
-    print(show(report), file=sys.stderr)
+        return tell(error)
+    print(printable(show(report)), file=sys.stderr)
     told = {"out": str(args.out), "runs": report.injected.total(), "kinds": report.injected, "skipped": report.skipped}
     print(msgspec.json.encode(told).decode())
     return 0

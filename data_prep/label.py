@@ -74,7 +74,9 @@ def show(report: Report) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Label runs; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.label", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--source", choices=list(SOURCES), required=True, help="who made the labels")
     parser.add_argument("--runs", type=Path, nargs="+", required=True, metavar="RUNS", help="files or folders")
     parser.add_argument("--labels", type=Path, nargs="+", required=True, metavar="LABELS", help="files or folders")
@@ -84,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = label(args.source, args.runs, args.labels, args.out)
     except (ScoutError, OSError, KeyboardInterrupt) as error:
         return tell(error)
-    print(show(report), file=sys.stderr)
+    print(printable(show(report)), file=sys.stderr)
     print(msgspec.json.encode({"out": str(args.out), "runs": report.labelled, "left_out": report.left_out}).decode())
     return 0
 

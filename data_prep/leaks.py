@@ -19,7 +19,7 @@ import msgspec
 from data_prep.marks import Item, Mark, items_of, marks, source_of
 from data_prep.near import NEAR_TASK, TaskTexts
 from scout import errors
-from scout.errors import InputError, ScoutError, exit_code, printable
+from scout.errors import InputError, ScoutError, printable, tell
 from scout.formats.near import Index, jaccard
 from scout.formats.table import table
 from scout.trajectory import Trajectory
@@ -172,7 +172,9 @@ def show(report: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare files of runs; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="python -m data_prep.leaks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("files", nargs="+", metavar="FILE", help="one set of runs each, of any known format")
     args = parser.parse_args(arguments)
     try:
@@ -181,8 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InputError(f"{', '.join(names)}: give two or more files with different names; each is one set.")
         report = compare({name: list(marks(items_of([file]))) for name, file in zip(names, args.files, strict=True)})
     except (ScoutError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
     print(show(report), file=sys.stderr)
     print(msgspec.json.encode(report).decode())
     return errors.INPUT if is_leaky(report) else errors.OK

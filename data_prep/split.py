@@ -22,7 +22,7 @@ from data_prep.groups import Groups
 from data_prep.leaks import compare, is_leaky, leaks
 from data_prep.marks import Item, Mark, items_of, marks
 from scout import trajectory
-from scout.errors import InputError, ScoutError, exit_code, printable
+from scout.errors import InputError, ScoutError, printable, tell
 from scout.formats.stats import task_key
 from scout.formats.table import table
 from scout.formats.workers import counted
@@ -221,9 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         record, shown = write(args.runs, Path(args.out), settings)
     except (ScoutError, KeyboardInterrupt) as error:
-        print(str(error) or "interrupted", file=sys.stderr)
-        return exit_code(error)
-    print(shown, file=sys.stderr)
+        return tell(error)
+    print(printable(shown), file=sys.stderr)
     kept = {name: record[name] for name in ("runs", "tasks", "clean_share")}
     print(msgspec.json.encode({"out": args.out, **kept}).decode())
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from scout.errors import ScoutError, exit_code
+from scout.errors import ScoutError, tell
 from scout.formats import stats_command
 
 
@@ -18,8 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return stats_command.run(parser.parse_args(arguments))
     except ScoutError as error:
-        print(error, file=sys.stderr)
-        return exit_code(error)
+        return tell(error)
 
 
 if __name__ == "__main__":
