@@ -97,6 +97,8 @@ def printable(text: str, limit: int = 0) -> str:
     if limit and len(text) > limit:
         half = max(1, (limit - 3) // 2)
         text = f"{text[:half]}...{text[-half:]}"
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() or char == "\n" else repr(char)[1:-1] for char in text)
 
 

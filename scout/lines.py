@@ -6,7 +6,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
@@ -18,6 +18,9 @@ from scout.errors import InputError, printable
 LINE_LIMIT_BYTES = 1 << 30
 """A longer line is refused: it is a damaged file or a decompression bomb, and it would fill the memory."""
 
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
+_MARK = b"\xef\xbb\xbf"
+"""Byte order mark."""
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _ZSTD_PIECE = 4096
@@ -88,7 +91,7 @@ def require_file(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def open_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
+def open_lines(path: str | os.PathLike[str]) -> Generator[tuple[int, bytes], None, None]:
     """Yield (1-based line number, line without its newline) of a file, plain or compressed; blank lines are skipped.
 
     Raises InputError for a file that is missing, cut off or damaged, or has a line above LINE_LIMIT_BYTES.
@@ -103,15 +106,34 @@ def open_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
                 if len(line) > LINE_LIMIT_BYTES:
                     raise InputError(f"{name}:{number}: longer than {LINE_LIMIT_BYTES} bytes. One JSON object a line?")
                 if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
+                    line = line.removeprefix(_MARK)
                 line = line.removesuffix(b"\n")
                 if line.strip():
                     yield number, line
-    except (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError) as error:
+    except _DAMAGED as error:
         raise InputError(
             f"{name}: the compressed data is damaged or cut off after line {number} ({error}). "
             "Copy or download the file again."
         ) from error
+
+
+def read_document(path: str | os.PathLike[str]) -> bytes:
+    """All of a file, plain or compressed, for a document that is no JSON lines; without a byte order mark.
+
+    Raises InputError as `open_lines` does; the limit of a line holds for the document.
+    """
+    path = require_file(path)
+    name = printable(str(path))
+    try:
+        with _opened(path) as file:
+            data = file.read(LINE_LIMIT_BYTES + 1)
+    except _DAMAGED as error:
+        raise InputError(
+            f"{name}: the compressed data is damaged or cut off ({error}). Copy or download the file again."
+        ) from error
+    if len(data) > LINE_LIMIT_BYTES:
+        raise InputError(f"{name}: longer than {LINE_LIMIT_BYTES} bytes. Write it as one JSON object a line.")
+    return data.removeprefix(_MARK)
 
 
 @contextmanager

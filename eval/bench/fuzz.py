@@ -40,6 +40,7 @@ _BYTES = (
     b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\n", b"\r", b"\\ud800", b"NaN", b"1e999", b"[" * 4000, b"]" * 50, b"}",
     b'"', b"\\", b"\x1b[9999;9999H", b"\x1f\x8b", b"(\xb5/\xfd", b"PK\x03\x04", b"9" * 5000,
 )  # fmt: skip
+_NO_RUNS = ("README.md", "outcomes.jsonl", "mixed.csv")
 _REPEATED_BYTES = 100_000
 
 
@@ -59,7 +60,7 @@ def cases(folder: Path = FIXTURES) -> list[Case]:
     found = [
         Case({path.name: path.read_bytes()}, path.name)
         for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in ("README.md", "outcomes.jsonl") and path.parent.name != "trajs"
+        if path.is_file() and path.name not in _NO_RUNS and path.parent.name != "trajs"
     ]
     found.append(_together(folder / "swe_agent/runs", "model-a/trajs/demo__calc-1.traj", "outcomes.jsonl"))
     found.append(_together(folder / "atif", "long.trajectory.json", "long.trajectory.cont-1.json"))

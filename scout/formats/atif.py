@@ -78,6 +78,12 @@ class _Document(msgspec.Struct):
     extra: Any = None
 
 
+class _Whole(_Document, kw_only=True):
+    """A document without mistakes, decoded at one go; the entries of another are decoded one by one, to name them."""
+
+    steps: list[_Entry]  # type: ignore[assignment]
+
+
 class Place(NamedTuple):
     """Where a document is: for messages, for `source_ref`, and its name for want of an id."""
 
@@ -114,11 +120,12 @@ def build_document(
     raw: Raw, place: Place, trial: Trial, problems: list[Problem], parent: str = ""
 ) -> Iterator[Trajectory]:
     """The runs of one document: its own and those of its sub-agents. What is wrong with it goes into `problems`."""
-    document = decode(raw, _Document, place.where, problems)
+    before = len(problems)
+    whole = decode(raw, _Whole, place.where, [])
+    document = whole or decode(raw, _Document, place.where, problems)
     if document is None:
         return
-    before = len(problems)
-    entries = _entries(document, place.where, problems)
+    entries = list(enumerate(whole.steps)) if whole else _entries(document, place.where, problems)
     if len(problems) > before:
         return
     recorder = Recorder(place.ref)

@@ -8,7 +8,7 @@ Tool calls and results inside the content (`tool_use`, `tool_result` parts) are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -72,6 +72,13 @@ class _Run(msgspec.Struct):
     final_label: Literal[-1, 0, 1] | None = None
 
 
+class _Whole(_Run):
+    """A run without mistakes, decoded at one go; the messages of another are decoded one by one, to name them."""
+
+    messages: list[_Message] | None = None  # type: ignore[assignment]
+    traj: list[_Message] | None = None  # type: ignore[assignment]
+
+
 def matches(source: Source) -> bool:
     """Whether the file begins with a message, a list of messages or an object that holds one."""
     if source.shape == "array" and _is_message(source.first):
@@ -115,32 +122,42 @@ def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory 
             Problem(record.where, "response", "a log of one model call, which is a piece of a run", allowed)
         )
         return None
-    if bytes(record.raw).lstrip().startswith(b"["):
-        run: _Run | None = _Run(messages=decode(record.raw, list[msgspec.Raw], record.where, problems))
-    else:
-        run = decode(record.raw, _Run, record.where, problems)
+    is_list = memoryview(record.raw)[:64].tobytes().lstrip().startswith(b"[")
+    run: _Run | None = None if is_list else decode(record.raw, _Whole, record.where, [])
+    if run is None:
+        raw_messages = decode(record.raw, list[msgspec.Raw], record.where, problems) if is_list else None
+        run = _Run(messages=raw_messages) if is_list else decode(record.raw, _Run, record.where, problems)
     if run is None or len(problems) > before:
         return None
-    raws = run.messages if run.messages is not None else run.traj
-    if raws is None:
+    listed = run.messages if run.messages is not None else run.traj
+    if listed is None:
         problems.append(Problem(record.where, "messages", "nothing", "a list of messages (also under traj)"))
         return None
-    messages = [decode(raw, _Message, f"{record.where}:{at}", problems) for at, raw in enumerate(raws)]
+    messages = _messages(listed, record.where, problems)
     if len(problems) > before:
         return None
     recorder = Recorder(record.ref)
     positions = Positions()
     for position, message in enumerate(messages):
-        if message is not None:
-            _record(recorder, position, message)
-            positions.note(position, recorder.steps)
+        _record(recorder, position, message)
+        positions.note(position, recorder.steps)
     if not recorder.steps:
         problems.append(Problem(record.where, "messages", "no assistant message", "at least one"))
         return None
     first = messages[0]
-    system = content_text(first.content, Counter()) if first is not None and first.role == "system" else ""
+    system = content_text(first.content, Counter()) if first.role == "system" else ""
     trajectory = _trajectory(run, recorder, record, system, stem)
     return msgspec.structs.replace(trajectory, meta={**trajectory.meta, "messages": positions.messages})
+
+
+def _messages(listed: Sequence[_Message | msgspec.Raw], where: str, problems: list[Problem]) -> list[_Message]:
+    """The messages, decoded where they are not yet; those that are wrong are named and missing."""
+    messages: list[_Message] = []
+    for at, one in enumerate(listed):
+        message = one if isinstance(one, _Message) else decode(one, _Message, f"{where}:{at}", problems)
+        if message is not None:
+            messages.append(message)
+    return messages
 
 
 def _record(recorder: Recorder, position: int, message: _Message) -> None:

@@ -7,6 +7,7 @@ instance that no list of failures names did not fail: it may not have been evalu
 from __future__ import annotations
 
 import contextlib
+from functools import lru_cache
 from pathlib import Path, PurePath
 
 import msgspec
@@ -57,15 +58,24 @@ def run_name(path: Path, stem: str) -> str:
 
 
 def _of_rows(path: Path, name: PurePath) -> bool | None:
-    if not path.is_file():
+    try:
+        told = path.stat()
+    except OSError:
         return None
+    return _rows(path, told.st_mtime_ns, told.st_size).get(name.as_posix())
+
+
+@lru_cache(maxsize=8)
+def _rows(path: Path, _changed: int, _size: int) -> dict[str, bool | None]:
+    """What the file says of each path, up to where it is damaged; the first row of a path counts. Kept until the file
+    changes, since all runs of a folder ask the same file."""
+    found: dict[str, bool | None] = {}
     with contextlib.suppress(OSError, ScoutError):
         for _, line in open_lines(path):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 row = msgspec.json.decode(line, type=_Row)
-                if PurePath(row.path) == name:
-                    return row.resolved
-    return None
+                found.setdefault(PurePath(row.path).as_posix(), row.resolved)
+    return found
 
 
 def _of_lists(path: Path, instance_id: str) -> bool | None:

@@ -50,6 +50,8 @@ class _Turn(msgspec.Struct):
     def observation(self) -> str:
         """What came back. Where several calls were made each result says whose it is, in the order of the calls."""
         if len(self.calls) < 2:
+            if len(self.seen) == 1:
+                return self.seen[0].text
             return "\n".join(item.text for item in self.seen)
         calls: dict[str | None, int] = {call.id: at for at, call in enumerate(self.calls) if call.id is not None}
         results = [item for item in self.seen if item.is_result]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
@@ -16,7 +16,7 @@ import msgspec
 
 from scout.errors import FormatError, Problem, printable, refuse, shown
 from scout.formats import archive
-from scout.lines import open_lines, require_file
+from scout.lines import open_lines, read_document, require_file
 from scout.records import describe
 from scout.trajectory import Trajectory
 
@@ -29,6 +29,8 @@ ZIP_HEADERS = ("header.json", "_journal/start.json")
 """Where the one known zip of runs, an Inspect log, has its runs, and what they have in common."""
 KEPT_BYTES = 16_000_000
 """Runs of a streamed file are kept while its JSON is at most that long; reading it again takes as long as at first."""
+KEPT_FROM_BYTES = 4096
+"""Members of smaller texts are cheaper to find again than to push those of the document out."""
 LINES_NAME = re.compile(r"\.(jsonl|ndjson)(\.gz|\.zst)?$")
 _SUFFIXES = re.compile(r"(\.traj|(\.traj)?\.(jsonl|ndjson|json|eval|txt))(\.gz|\.zst)?$")
 _LOOSE = re.compile(rb"\\u[dD][89a-fA-F]|NaN|Infinity")
@@ -103,8 +105,9 @@ def open_source(path: str | Path) -> Source:
     following = next(lines, None)
     if first is not None and (following or LINES_NAME.search(path.name)):
         return Source(path, "lines", first)
+    lines.close()
     # Not JSON lines, or broken ones: a document may stand on one line or on many.
-    data = first or canonical(b"\n".join([line, *([following[1]] if following else []), *(part for _, part in lines)]))
+    data = first or canonical(read_document(path))
     if data is None:
         _refuse_json(path, line)
     if data.lstrip().startswith(b"["):
@@ -118,6 +121,8 @@ def canonical(data: bytes) -> bytes | None:
 
     Python's own writer emits `NaN` and lone surrogates, and harnesses write with it; these become null and "?".
     """
+    if keys(data):
+        return data
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
         return data
@@ -136,7 +141,7 @@ def canonical(data: bytes) -> bytes | None:
 def _refuse_json(path: Path, line: bytes) -> NoReturn:
     """What is wrong with a file that is no JSON: its first line when it calls itself JSON lines, else all of it."""
     as_lines = LINES_NAME.search(path.name)
-    data = line if as_lines else b"\n".join(part for _, part in open_lines(path))
+    data = line if as_lines else read_document(path).rstrip()
     problems: list[Problem] = []
     decode(data, Any, f"{path}:1" if as_lines else str(path), problems)
     refuse(problems, hint=HINT, kind=FormatError)
@@ -147,12 +152,24 @@ def refuse_file(where: str, field: str, found: str, allowed: str) -> NoReturn:
     refuse([Problem(where, field, found, allowed)], hint=HINT, kind=FormatError)
 
 
-def keys(raw: Raw) -> dict[str, msgspec.Raw]:
-    """The undecoded members of a JSON object; empty when it is something else or no JSON at all."""
-    try:
-        return msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
+def keys(raw: Raw) -> Mapping[str, msgspec.Raw]:
+    """The undecoded members of a JSON object; empty when it is something else or no JSON at all.
+
+    The members of the last document are kept: every reader asks for them to see whether the file is its own.
+    """
+    global _last
+    if raw is not _last[0]:
+        try:
+            found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            found = {}
+        if memoryview(raw).nbytes < KEPT_FROM_BYTES:
+            return found
+        _last = (raw, found)
+    return _last[1]
+
+
+_last: tuple[Raw, Mapping[str, msgspec.Raw]] = (b"", {})
 
 
 def text_of(raw: Raw | None) -> str | None:
