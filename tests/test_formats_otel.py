@@ -34,6 +34,12 @@ def test_an_agent_inside_a_step_is_a_run_of_its_own() -> None:
     assert [(step.action, step.observation) for step in inner.steps] == [('search {"q": "fish"}', "a fish")]
 
 
+def test_a_trace_without_a_name_goes_by_its_place(tmp_path: Path) -> None:
+    trace = json.loads(TRACE.read_text())
+    (tmp_path / "one.json").write_text(json.dumps({**trace, "trace_id": ""}))
+    assert [run.id for run in formats.load(tmp_path / "one.json")] == ["one.json", "/in"]
+
+
 def test_each_span_of_a_step_is_kept_once_and_calls_outside_are_named() -> None:
     run, inner = formats.load(TRACE)
     assert run.meta["spans"] == [["s1", "s1m"], ["s2", "s2m"], ["s3", "s3m", "s3t"]]

@@ -136,7 +136,8 @@ class Recorder:
     def trajectory(
         self, run_id: str, *, task_id: str | None, outcome: Outcome, meta: dict[str, Any], task_text: str = ""
     ) -> Trajectory:
-        """The run. task_text is used when the recording itself holds no text before the first turn."""
+        """The run. An empty run_id is replaced by the place in the file; task_text is used when the recording itself
+        holds no text before the first turn."""
         task = "\n\n".join(self._task) or task_text
         steps = tuple(
             Step(
@@ -150,7 +151,7 @@ class Recorder:
         )
         left_out = [f"{count} {what}" for what, count in self.left_out.items()] + self.not_followed
         notes = {"warnings": [*self.warnings, *self._doubts(task)], "left_out": left_out}
-        return Trajectory(id=run_id, task=Task(task, task_id), steps=steps, outcome=outcome, meta={**meta, **notes})
+        return Trajectory(id=run_id or self._ref, task=Task(task, task_id), steps=steps, outcome=outcome, meta={**meta, **notes})
 
     def _doubts(self, task: str) -> list[str]:
         doubts = []
