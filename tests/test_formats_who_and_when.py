@@ -45,6 +45,19 @@ def test_roles_are_authors_where_there_are_no_names_and_a_human_gives_the_task(t
     assert run.outcome.passed is None
 
 
+def test_no_file_name_tells_that_a_run_was_attacked(tmp_path: Path) -> None:
+    said = "See Taco_7_I/Taco_7_I_attacked_solution.py and Bake_2_solution.py."
+    history = [{"role": "assistant", "name": "Bob", "content": text} for text in (said, "An attacked_oven.")]
+    run = {"question": "Bake.", "mistake_step": "1", "history": history}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    (found,) = formats.load(tmp_path / "run.json")
+    assert [step.thought for step in found.steps] == [
+        "Bob: See Taco_7/Taco_7_solution.py and Bake_2_solution.py.",
+        "Bob: An attacked_oven.",
+    ]
+    assert "2 marks of an attack in names of files" in found.meta["left_out"]
+
+
 def test_a_bare_list_is_named_by_its_file_and_its_outcome_is_unknown() -> None:
     file = Path(__file__).parent / "fixtures/agentrx/0badc0de.json"
     assert formats.detect(file) == "who_and_when"
@@ -75,7 +88,11 @@ def test_who_and_when_counts(shared_data: Path) -> None:
 
 
 def test_tracertraj_counts(shared_data: Path) -> None:
+    """47 of the runs name the attack in their files; none is left."""
     runs = list(formats.load(shared_data / "tracertraj_code/tracertraj-code-test.jsonl"))
     assert len(runs) == len({run.id for run in runs}) == 88
     sizes = sorted(sum(map(len, run.meta["messages"])) for run in runs)
     assert sizes[0] == 10 and sizes[-1] == 100
+    marked = [run for run in runs if any("marks of an attack" in note for note in run.meta["left_out"])]
+    assert len(marked) == 47
+    assert not any("_attacked" in step.thought for run in runs for step in run.steps)

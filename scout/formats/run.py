@@ -151,7 +151,9 @@ class Recorder:
         )
         left_out = [f"{count} {what}" for what, count in self.left_out.items()] + self.not_followed
         notes = {"warnings": [*self.warnings, *self._doubts(task)], "left_out": left_out}
-        return Trajectory(id=run_id or self._ref, task=Task(task, task_id), steps=steps, outcome=outcome, meta={**meta, **notes})
+        return Trajectory(
+            id=run_id or self._ref, task=Task(task, task_id), steps=steps, outcome=outcome, meta={**meta, **notes}
+        )
 
     def _doubts(self, task: str) -> list[str]:
         doubts = []

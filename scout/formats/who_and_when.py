@@ -26,6 +26,9 @@ LOOKED_FOR = (
     'or a list of {"role", "content"} whose roles are names of agents'
 )
 _TERMINAL = re.compile(r"^computer_?terminal$", re.IGNORECASE)
+_ATTACKED = re.compile(r"(?<=\d)_I(?=/\S*_attacked_solution)|(?:(?<=\d)_I)?_attacked(?=_solution)", re.IGNORECASE)
+"""TracerTraj names files after the fault that was put into a run (`Taco_7_I_attacked_solution.py`); a verifier would
+learn the name in place of the fault."""
 _LABELS = ("ground_truth", "mistake_agent", "mistake_step", "mistake_reason", "mistake_type", "labels")
 
 
@@ -95,7 +98,9 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
     positions = Positions()
     authors: list[str] = []
     for position, message in enumerate(messages):
-        text = f"{message.author}: {message.content}"
+        content, attacks = _ATTACKED.subn("", message.content)
+        recorder.left_out["marks of an attack in names of files"] += attacks
+        text = f"{message.author}: {content}"
         outside = _TERMINAL.match(message.author) or message.author == "human"
         if outside and (recorder.steps or message.author == "human"):
             recorder.context(text)
@@ -103,6 +108,7 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
             recorder.turn(position, text, ())
             authors.append(message.author)
         positions.note(position, recorder.steps)
+    recorder.left_out = +recorder.left_out
     if not recorder.steps:
         return None
     raw: Raw = record.raw
