@@ -43,7 +43,7 @@ def test_the_readme_leads_from_mixed_runs_and_a_csv_to_a_trained_model(tmp_path:
     said = []
     for line in blocks[place].replace("/tmp/mine", str(tmp_path)).splitlines():
         if line.startswith("make "):
-            dry = ["make", "-n", "-o", "setup", *line.split()[1:]]
+            dry = ["make", "--no-print-directory", "-n", "-o", "setup", *line.split()[1:]]
             line = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
             line = line.replace("\\\n", " ").replace("runs/tiny-real", str(tmp_path / "run"))
         words = line.split()
