@@ -26,7 +26,8 @@ LOOKED_FOR = (
     'or a list of {"role", "content"} whose roles are names of agents'
 )
 _TERMINAL = re.compile(r"^computer_?terminal$", re.IGNORECASE)
-_ATTACKED = re.compile(r"(?<=\d)_I(?=/\S*_attacked_solution)|(?:(?<=\d)_I)?_attacked(?=_solution)", re.IGNORECASE)
+_ATTACK = "_attacked_solution"
+_ATTACKED = re.compile(r"_(?:[Ii]_)?attacked(?=_solution)|_[Ii](?=/\S{0,200}_attacked_solution)")
 """TracerTraj names files after the fault that was put into a run (`Taco_7_I_attacked_solution.py`); a verifier would
 learn the name in place of the fault."""
 _LABELS = ("ground_truth", "mistake_agent", "mistake_step", "mistake_reason", "mistake_type", "labels")
@@ -98,8 +99,10 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
     positions = Positions()
     authors: list[str] = []
     for position, message in enumerate(messages):
-        content, attacks = _ATTACKED.subn("", message.content)
-        recorder.left_out["marks of an attack in names of files"] += attacks
+        content = message.content
+        if _ATTACK in content:
+            content, attacks = _ATTACKED.subn("", content)
+            recorder.left_out["marks of an attack in names of files"] += attacks
         text = f"{message.author}: {content}"
         outside = _TERMINAL.match(message.author) or message.author == "human"
         if outside and (recorder.steps or message.author == "human"):
@@ -108,7 +111,6 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
             recorder.turn(position, text, ())
             authors.append(message.author)
         positions.note(position, recorder.steps)
-    recorder.left_out = +recorder.left_out
     if not recorder.steps:
         return None
     raw: Raw = record.raw
