@@ -121,11 +121,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings, key = llm_settings.settings(args), llm_settings.key() if args.writer == "llm" else ""
         recipe = load_recipe(args.recipe, [])
-        args.out.mkdir(parents=True, exist_ok=True)
         sources = {split: args.data / f"{split}.jsonl.zst" for split in SPLITS}
         missing = [str(path) for path in sources.values() if not path.is_file()]
         if missing:
             raise InputError(f"not there: {', '.join(missing)}. data_prep.collect writes them into its --out folder.")
+        args.out.mkdir(parents=True, exist_ok=True)
         if settings is not None:
             from data_prep import llm_writer  # openai takes a second to import
 

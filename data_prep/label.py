@@ -54,7 +54,7 @@ def label(source: str, runs: Sequence[Path], labels: Sequence[Path], out: Path) 
     if not found:
         reasons = "; ".join(report.details[:3]) or "there are no runs"
         raise InputError(
-            f"none of {len(given)} label records found its run ({printable(reasons)}). Are these the runs they are of?"
+            f"none of {len(given)} label records could be used ({printable(reasons)}). Are these the runs they are of?"
         )
     trajectory.write(out, found)
     if report.details:

@@ -78,7 +78,9 @@ def _csv(path: Path, problems: list[Problem]) -> Iterator[tuple[str, Row]]:
             odd = [name for name in columns if name not in COLUMNS]
             missing = [name for name in COLUMNS[:3] if name not in columns]
             if odd or missing:
-                problems.append(Problem(f"{path}:1", "columns", ", ".join(columns) or "nothing", ", ".join(COLUMNS)))
+                problems.append(
+                    Problem(f"{path}:1", "columns", printable(", ".join(columns), 200) or "nothing", ", ".join(COLUMNS))
+                )
                 return
             for line in table:
                 where = f"{path}:{table.line_num}"
