@@ -18,6 +18,9 @@ from scout.errors import InputError, printable
 LINE_LIMIT_BYTES = 1 << 30
 """A longer line is refused: it is a damaged file or a decompression bomb, and it would fill the memory."""
 
+SMALL_BYTES = 1 << 22
+"""What is read at one go before anything is known of a file."""
+
 _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, zstandard.ZstdError)
 _MARK = b"\xef\xbb\xbf"
 """Byte order mark."""
@@ -84,11 +87,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 def require_file(path: str | os.PathLike[str]) -> Path:
     """The path of a regular file. Raises InputError for anything else; a pipe cannot be checked first and then read."""
     path = Path(path)
+    if path.is_file():
+        return path
     if not path.exists():
         raise InputError(f"{printable(str(path))}: there is no such file. Check the path.")
-    if not path.is_file():
-        raise InputError(f"{printable(str(path))}: not a regular file. Write it to a file first and give that.")
-    return path
+    raise InputError(f"{printable(str(path))}: not a regular file. Write it to a file first and give that.")
 
 
 def open_lines(path: str | os.PathLike[str]) -> Generator[tuple[int, bytes], None, None]:
@@ -115,6 +118,18 @@ def open_lines(path: str | os.PathLike[str]) -> Generator[tuple[int, bytes], Non
             f"{name}: the compressed data is damaged or cut off after line {number} ({error}). "
             "Copy or download the file again."
         ) from error
+
+
+def read_small(path: str | os.PathLike[str]) -> bytes | None:
+    """All of a plain file of at most SMALL_BYTES, without a byte order mark; None for one that is larger or compressed.
+
+    Most files of runs are such, and a look at them and then at their lines costs more than their JSON does.
+    """
+    with open(path, "rb", buffering=0) as file:
+        data = file.read(SMALL_BYTES + 1)
+    if len(data) > SMALL_BYTES or data.startswith((_GZIP_MAGIC, _ZSTD_MAGIC)):
+        return None
+    return data.removeprefix(_MARK)
 
 
 def read_document(path: str | os.PathLike[str]) -> bytes:

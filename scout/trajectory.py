@@ -27,7 +27,7 @@ class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Group key of best-of-N: runs with the same task id are candidates for one task."""
 
 
-class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One turn of the agent: what it thought, what it did, what came back."""
 
     index: int

@@ -18,7 +18,7 @@ import msgspec
 from scout.errors import Problem
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder
-from scout.formats.source import Record, Source, build_all, decode, keys
+from scout.formats.source import Record, Source, attempt, build_all, decode, decoded, keys
 from scout.formats.stats import digest
 from scout.trajectory import Outcome, Trajectory
 
@@ -47,6 +47,12 @@ class _Run(msgspec.Struct):
     metadata: _Metadata
 
 
+class _Whole(_Run, kw_only=True):
+    """A run without mistakes, decoded at one go; the messages of another are decoded one by one, to name them."""
+
+    messages: list[_Message]  # type: ignore[assignment]
+
+
 def matches(source: Source) -> bool:
     """Whether the first record has messages, and says beside them whether the agent won."""
     found = keys(source.first)
@@ -57,19 +63,17 @@ def read(source: Source) -> Iterator[Trajectory]:
     """The runs. Raises FormatError listing all problems of the file."""
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        run = decode(record.raw, _Run, record.where, problems)
+        run = attempt(record.raw, _Whole) or decode(record.raw, _Run, record.where, problems)
         if run is None:
             return
         before = len(problems)
-        messages = [decode(raw, _Message, f"{record.where}:{at}", problems) for at, raw in enumerate(run.messages)]
+        messages = decoded(run.messages, _Message, lambda at: f"{record.where}:{at}", problems)
         if len(problems) > before:
             return
         recorder, positions = Recorder(record.ref), Positions()
         question = ""
         calls: list[Call] = []
         for at, message in enumerate(messages):
-            if message is None:
-                continue
             if message.role == "assistant":
                 thought, calls = _split(message.content)
                 recorder.turn(at, thought, calls)

@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
-
-import msgspec
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from scout.errors import Problem
 from scout.formats import atif_parts
+from scout.formats.atif_entries import Agent, Document, Entry, ToolCall, Whole
 from scout.formats.atif_write import TYPED
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys, open_source, text_of
+from scout.formats.source import Raw, Record, Source, attempt, build_all, decode, decoded, keys, open_source, text_of
 from scout.formats.trial import Trial, trial_of
 from scout.trajectory import Outcome, Trajectory
 
@@ -29,59 +28,6 @@ NEWEST = (1, 8)
 _VERSION = re.compile(r"^ATIF-v?(\d{1,4})\.(\d{1,4})$", re.IGNORECASE)
 _ECHO = re.compile(r"^Executed \S+ \S+$")
 """The message that Harbor's Claude Code writer puts in place of a text when an entry is only a call."""
-
-_Content = str | list[Any] | None
-
-
-class _ToolCall(msgspec.Struct):
-    function_name: str
-    arguments: Any = None
-    tool_call_id: str | None = None
-
-
-class _Result(msgspec.Struct):
-    source_call_id: str | None = None
-    content: _Content = None
-    subagent_trajectory_ref: Any = None
-
-
-class _Observation(msgspec.Struct):
-    results: list[_Result] | None = None
-
-
-class _Entry(msgspec.Struct):
-    source: Literal["user", "agent", "system"]
-    step_id: int | str | None = None
-    timestamp: str | None = None
-    message: _Content = None
-    reasoning_content: _Content = None
-    tool_calls: list[_ToolCall] | None = None
-    observation: _Observation | None = None
-    is_copied_context: bool | None = None
-
-
-class _Agent(msgspec.Struct):
-    name: str | None = None
-    version: str | None = None
-    model_name: str | None = None
-    extra: Any = None
-
-
-class _Document(msgspec.Struct):
-    schema_version: str
-    steps: list[msgspec.Raw]
-    session_id: str | None = None
-    trajectory_id: str | None = None
-    agent: _Agent | None = None
-    continued_trajectory_ref: Any = None
-    subagent_trajectories: list[msgspec.Raw] | None = None
-    extra: Any = None
-
-
-class _Whole(_Document, kw_only=True):
-    """A document without mistakes, decoded at one go; the entries of another are decoded one by one, to name them."""
-
-    steps: list[_Entry]  # type: ignore[assignment]
 
 
 class Place(NamedTuple):
@@ -121,13 +67,19 @@ def build_document(
 ) -> Iterator[Trajectory]:
     """The runs of one document: its own and those of its sub-agents. What is wrong with it goes into `problems`."""
     before = len(problems)
-    whole = decode(raw, _Whole, place.where, [])
-    document = whole or decode(raw, _Document, place.where, problems)
+    document = attempt(raw, Whole) or decode(raw, Document, place.where, problems)
     if document is None:
         return
-    entries = list(enumerate(whole.steps)) if whole else _entries(document, place.where, problems)
-    if len(problems) > before:
-        return
+    entries = decoded(document.steps, Entry, lambda at: f"{place.where}:steps[{at}]", problems)
+    if len(problems) == before:
+        yield from build(document, entries, place, trial, problems, parent)
+
+
+def build(
+    document: Document, listed: Sequence[Entry], place: Place, trial: Trial, problems: list[Problem], parent: str = ""
+) -> Iterator[Trajectory]:
+    """The runs of a document whose entries are decoded."""
+    entries = list(enumerate(listed))
     recorder = Recorder(place.ref)
     _record(recorder, entries)
     if not recorder.steps:
@@ -145,23 +97,14 @@ def build_document(
         yield from build_document(child, inner, Trial(), problems, run_id)
 
 
-def _entries(document: _Document, where: str, problems: list[Problem]) -> list[tuple[int, _Entry]]:
-    entries: list[tuple[int, _Entry]] = []
-    for position, raw in enumerate(document.steps):
-        entry = decode(raw, _Entry, f"{where}:steps[{position}]", problems)
-        if entry is not None:
-            entries.append((position, entry))
-    return entries
-
-
-def _record(recorder: Recorder, entries: list[tuple[int, _Entry]]) -> None:
+def _record(recorder: Recorder, entries: list[tuple[int, Entry]]) -> None:
     ids = Counter(str(entry.step_id) for _, entry in entries if entry.step_id is not None)
     if twice := [key for key, count in ids.items() if count > 1]:
         recorder.warnings.append(f"step ids used more than once: {', '.join(twice[:5])}")
     ordered, moved = _in_time(entries)
     if moved:
         recorder.warnings.append(f"{moved} calls without a result stood behind later entries; put back at their time")
-    previous: _Entry | None = None
+    previous: Entry | None = None
     for position, entry in ordered:
         if entry.is_copied_context and entry.source == "agent":
             recorder.left_out["agent entries copied from another file"] += 1
@@ -174,7 +117,7 @@ def _record(recorder: Recorder, entries: list[tuple[int, _Entry]]) -> None:
             _record_results(recorder, entry)
 
 
-def _record_agent(recorder: Recorder, position: int, entry: _Entry, previous: _Entry | None) -> _Entry | None:
+def _record_agent(recorder: Recorder, position: int, entry: Entry, previous: Entry | None) -> Entry | None:
     reasoning = content_text(entry.reasoning_content, recorder.left_out)
     message = content_text(entry.message, recorder.left_out)
     if entry.tool_calls and _ECHO.match(message):
@@ -190,7 +133,7 @@ def _record_agent(recorder: Recorder, position: int, entry: _Entry, previous: _E
     return entry
 
 
-def _call(call: _ToolCall) -> Call:
+def _call(call: ToolCall) -> Call:
     """The call. One named `action` that holds a text is how Scout writes an action that is no call."""
     arguments = call.arguments
     if call.function_name == TYPED and isinstance(arguments, dict) and arguments.keys() == {"text"}:
@@ -198,7 +141,7 @@ def _call(call: _ToolCall) -> Call:
     return Call(call.function_name, json_text(arguments), call.tool_call_id)
 
 
-def _same_turn(before: _Entry, entry: _Entry) -> bool:
+def _same_turn(before: Entry, entry: Entry) -> bool:
     """Whether an entry that is only a call goes with the entry before it: same time, same reasoning.
 
     A writer that gives every entry the same time (or none) and no reasoning cannot be told apart and is left alone.
@@ -209,12 +152,14 @@ def _same_turn(before: _Entry, entry: _Entry) -> bool:
     return echo and entry.reasoning_content == before.reasoning_content
 
 
-def _in_time(entries: list[tuple[int, _Entry]]) -> tuple[list[tuple[int, _Entry]], int]:
+def _in_time(entries: list[tuple[int, Entry]]) -> tuple[list[tuple[int, Entry]], int]:
     """Entries with calls that have no result moved in front of the first later entry; the number of moves.
 
     Timestamps are ISO 8601 in one zone within a file, so they compare as text; others never move anything.
     """
-    ordered: list[tuple[int, _Entry]] = []
+    if not any(entry.observation is None and entry.tool_calls for _, entry in entries):
+        return entries, 0
+    ordered: list[tuple[int, Entry]] = []
     moved = 0
     latest = ""
     for position, entry in entries:
@@ -230,7 +175,7 @@ def _in_time(entries: list[tuple[int, _Entry]]) -> tuple[list[tuple[int, _Entry]
     return ordered, moved
 
 
-def _record_results(recorder: Recorder, entry: _Entry) -> None:
+def _record_results(recorder: Recorder, entry: Entry) -> None:
     for result in (entry.observation.results or []) if entry.observation else []:
         if result.subagent_trajectory_ref is not None:
             names = _names(result.subagent_trajectory_ref)
@@ -262,7 +207,7 @@ def _version_doubts(version: str) -> list[str]:
     return []
 
 
-def _run_id(document: _Document, name: str, trial: Trial, parent: str) -> str:
+def _run_id(document: Document, name: str, trial: Trial, parent: str) -> str:
     run_id = document.trajectory_id or document.session_id or name
     if parent:
         return f"{parent}/{document.trajectory_id or name}"
@@ -273,7 +218,7 @@ def _run_id(document: _Document, name: str, trial: Trial, parent: str) -> str:
     return f"{run_id}.cont-{part}" if part is not None else run_id
 
 
-def _known(document: _Document, trial: Trial) -> tuple[str | None, Outcome]:
+def _known(document: Document, trial: Trial) -> tuple[str | None, Outcome]:
     """Task id and outcome, from the trial or from the document's own `extra`."""
     extra = document.extra if isinstance(document.extra, dict) else {}
     task_id, reward, passed = extra.get("task_id"), extra.get("reward"), extra.get("passed")
@@ -285,8 +230,8 @@ def _known(document: _Document, trial: Trial) -> tuple[str | None, Outcome]:
     return (None if task_id is None else str(task_id)), outcome
 
 
-def _meta(document: _Document, where: str, entries: list[tuple[int, _Entry]], parent: str) -> dict[str, Any]:
-    agent = document.agent or _Agent()
+def _meta(document: Document, where: str, entries: list[tuple[int, Entry]], parent: str) -> dict[str, Any]:
+    agent = document.agent or Agent()
     meta: dict[str, Any] = {
         "format": "atif",
         "format_version": document.schema_version,

@@ -8,7 +8,7 @@ Tool calls and results inside the content (`tool_use`, `tool_result` parts) are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from scout.errors import Problem
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.formats.source import Raw, Record, Source, attempt, build_all, decode, decoded, items, keys
 from scout.formats.stats import digest
 from scout.trajectory import Trajectory
 
@@ -87,12 +87,7 @@ def matches(source: Source) -> bool:
     if found.keys() >= {"task_id", "reward", "info", "traj", "trial"}:
         return False  # tau-bench: its `info` holds the reference solution and has a reader of its own
     lists: list[Raw] = [found[key] for key in ("messages", "traj") if key in found] or [source.first]
-    return any(_is_message(_first_item(raw)) for raw in lists)
-
-
-def _first_item(raw: Raw) -> Raw:
-    items = decode(raw, list[msgspec.Raw], "", [])
-    return items[0] if items else b""
+    return any(_is_message(first) for raw in lists for first in items(raw)[:1])
 
 
 def _is_message(raw: Raw) -> bool:
@@ -123,7 +118,7 @@ def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory 
         )
         return None
     is_list = memoryview(record.raw)[:64].tobytes().lstrip().startswith(b"[")
-    run: _Run | None = None if is_list else decode(record.raw, _Whole, record.where, [])
+    run: _Run | None = None if is_list else attempt(record.raw, _Whole)
     if run is None:
         raw_messages = decode(record.raw, list[msgspec.Raw], record.where, problems) if is_list else None
         run = _Run(messages=raw_messages) if is_list else decode(record.raw, _Run, record.where, problems)
@@ -133,7 +128,7 @@ def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory 
     if listed is None:
         problems.append(Problem(record.where, "messages", "nothing", "a list of messages (also under traj)"))
         return None
-    messages = _messages(listed, record.where, problems)
+    messages = decoded(listed, _Message, lambda at: f"{record.where}:{at}", problems)
     if len(problems) > before:
         return None
     recorder = Recorder(record.ref)
@@ -148,16 +143,6 @@ def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory 
     system = content_text(first.content, Counter()) if first.role == "system" else ""
     trajectory = _trajectory(run, recorder, record, system, stem)
     return msgspec.structs.replace(trajectory, meta={**trajectory.meta, "messages": positions.messages})
-
-
-def _messages(listed: Sequence[_Message | msgspec.Raw], where: str, problems: list[Problem]) -> list[_Message]:
-    """The messages, decoded where they are not yet; those that are wrong are named and missing."""
-    messages: list[_Message] = []
-    for at, one in enumerate(listed):
-        message = one if isinstance(one, _Message) else decode(one, _Message, f"{where}:{at}", problems)
-        if message is not None:
-            messages.append(message)
-    return messages
 
 
 def _record(recorder: Recorder, position: int, message: _Message) -> None:

@@ -18,7 +18,7 @@ from scout.errors import Problem, shown
 from scout.formats.outcomes import outcome_beside, run_name
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys, text_of
+from scout.formats.source import Raw, Record, Source, attempt, build_all, decode, decoded, items, keys, text_of
 from scout.formats.trial import trial_of
 from scout.trajectory import Outcome, Trajectory
 
@@ -92,6 +92,12 @@ class _Run(msgspec.Struct):
     trajectory_format: str | None = None
 
 
+class _Whole(_Run, kw_only=True):
+    """A run without mistakes, decoded at one go; the messages of another are decoded one by one, to name them."""
+
+    messages: list[_Message]  # type: ignore[assignment]
+
+
 def matches(source: Source) -> bool:
     """Whether the file is a run of mini-swe-agent."""
     if source.shape == "array":
@@ -107,8 +113,7 @@ def _is_bare(source: Source) -> bool:
     """Whether a list of messages has the first answer and what came back in the words of this harness."""
     if text_of(keys(source.first).get("role")) != "system" or b"```" not in source.data:
         return False
-    raws: list[msgspec.Raw] = decode(source.data, list[msgspec.Raw], "", []) or []
-    first = [decode(raw, _Message, "", []) for raw in raws[:4]]
+    first = [attempt(raw, _Message) for raw in items(source.data)[:4]]
     if [message and message.role for message in first[1:3]] != ["user", "assistant"]:
         return False
     asked, seen = (_plain(message) for message in [*first, None][2:4])
@@ -128,15 +133,14 @@ def read(source: Source) -> Iterator[Trajectory]:
         source = msgspec.structs.replace(source, shape="object", first=data, data=bytes(data))
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        run = decode(record.raw, _Run, record.where, problems)
+        run = attempt(record.raw, _Whole) or decode(record.raw, _Run, record.where, problems)
         if run is None:
             return
         before = len(problems)
-        messages = [decode(raw, _Message, f"{record.where}:{at}", problems) for at, raw in enumerate(run.messages)]
+        messages = decoded(run.messages, _Message, lambda at: f"{record.where}:{at}", problems)
         recorder = _Walk(record.ref, record.where, problems)
         for at, message in enumerate(messages):
-            if message is not None:
-                recorder.take(at, message)
+            recorder.take(at, message)
         if len(problems) > before:
             return
         if not recorder.steps:

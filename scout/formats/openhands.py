@@ -20,7 +20,7 @@ from scout.formats.openhands_sdk import SdkEvent, record_sdk
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, json_text
 from scout.formats.session import events, read_whole
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys, text_of
+from scout.formats.source import Raw, Record, Source, build_all, decode, items, keys, text_of
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = (
@@ -92,7 +92,7 @@ class _Asked(NamedTuple):
 def matches(source: Source) -> bool:
     """Whether the first record is an event, or holds a history that begins with one."""
     found = keys(source.first)
-    history = decode(found["history"], list[msgspec.Raw], "", []) if "history" in found else None
+    history = items(found.get("history", b""))
     if history:
         return _is_event(history[0])
     return source.shape != "object" and (_is_event(source.first) or _is_sdk(source.first))

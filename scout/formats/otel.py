@@ -19,7 +19,7 @@ import msgspec
 
 from scout.errors import Problem
 from scout.formats.run import Call, Recorder
-from scout.formats.source import Record, Source, build_all, decode, keys
+from scout.formats.source import Record, Source, build_all, decode, items, keys
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = 'an object, array or JSON lines with "trace_id" and "spans" (each with "span_id" and "span_attributes")'
@@ -73,7 +73,7 @@ def matches(source: Source) -> bool:
     found = keys(source.first)
     if not {"trace_id", "spans"} <= found.keys():
         return False
-    spans: list[msgspec.Raw] = decode(found["spans"], list[msgspec.Raw], "", []) or []
+    spans = items(found["spans"])
     return bool(spans) and {"span_id", "span_attributes"} <= keys(spans[0]).keys()
 
 

@@ -21,7 +21,7 @@ _NAMED = 5
 """At most this many ids or steps are named in a warning."""
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, gc=False):
     """One tool call as the agent made it."""
 
     name: str
@@ -34,7 +34,7 @@ class Call(msgspec.Struct, frozen=True):
         return f"{self.name} {self.arguments}".rstrip() if self.name else self.arguments
 
 
-class _Seen(msgspec.Struct, frozen=True):
+class _Seen(msgspec.Struct, frozen=True, gc=False):
     text: str
     is_result: bool = False
     call_id: str | None = None
@@ -47,12 +47,18 @@ class _Turn(msgspec.Struct):
     refs: list[int]
     seen: list[_Seen]
 
+    def step(self, number: int, ref: str) -> Step:
+        """The turn as the run's step of that number. ref: prefix of `source_ref`."""
+        calls, refs = self.calls, self.refs
+        # Most turns make one call of one entry: a run of 100 steps is put together in half the time so.
+        action = calls[0].text() if len(calls) == 1 else "\n".join([call.text() for call in calls])
+        places = refs[0] if len(refs) == 1 else ",".join(map(str, refs))
+        return Step(number, self.thought, action, self.observation(), f"{ref}:{places}")
+
     def observation(self) -> str:
         """What came back. Where several calls were made each result says whose it is, in the order of the calls."""
         if len(self.calls) < 2:
-            if len(self.seen) == 1:
-                return self.seen[0].text
-            return "\n".join(item.text for item in self.seen)
+            return self.seen[0].text if len(self.seen) == 1 else "\n".join([item.text for item in self.seen])
         calls: dict[str | None, int] = {call.id: at for at, call in enumerate(self.calls) if call.id is not None}
         results = [item for item in self.seen if item.is_result]
         if all(item.call_id in calls for item in results):
@@ -139,16 +145,7 @@ class Recorder:
         """The run. An empty run_id is replaced by the place in the file; task_text is used when the recording itself
         holds no text before the first turn."""
         task = "\n\n".join(self._task) or task_text
-        steps = tuple(
-            Step(
-                index=number,
-                thought=turn.thought,
-                action="\n".join(call.text() for call in turn.calls),
-                observation=turn.observation(),
-                source_ref=f"{self._ref}:{','.join(map(str, turn.refs))}",
-            )
-            for number, turn in enumerate(self._turns, 1)
-        )
+        steps = tuple([turn.step(number, self._ref) for number, turn in enumerate(self._turns, 1)])
         left_out = [f"{count} {what}" for what, count in self.left_out.items()] + self.not_followed
         notes = {"warnings": [*self.warnings, *self._doubts(task)], "left_out": left_out}
         return Trajectory(

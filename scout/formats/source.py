@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
@@ -16,7 +16,7 @@ import msgspec
 
 from scout.errors import FormatError, Problem, printable, refuse, shown
 from scout.formats import archive
-from scout.lines import open_lines, read_document, require_file
+from scout.lines import open_lines, read_document, read_small, require_file
 from scout.records import describe
 from scout.trajectory import Trajectory
 
@@ -75,7 +75,7 @@ class Source(msgspec.Struct, frozen=True):
         if self.shape == "object":
             yield Record(str(self.path), self.path.name, None, self.data)
         elif self.shape == "array":
-            for number, raw in enumerate(msgspec.json.decode(self.data, type=list[msgspec.Raw])):
+            for number, raw in enumerate(items(self.data)):
                 yield self._numbered(number, raw)
         elif self.shape == "zip":
             for name, data in archive.members(self.path, ZIP_FOLDER):
@@ -94,6 +94,9 @@ def open_source(path: str | Path) -> Source:
     Raises FormatError when it is empty, not UTF-8 or not JSON, and InputError when it is missing or damaged.
     """
     path = require_file(path)
+    data = None if LINES_NAME.search(path.name) else canonical((read_small(path) or b"").strip())
+    if data is not None:
+        return _document(path, data)
     if archive.is_zip(path):
         header = archive.member(path, ZIP_HEADERS)
         return Source(path, "zip", canonical(header) or header)
@@ -110,9 +113,13 @@ def open_source(path: str | Path) -> Source:
     data = first or canonical(read_document(path))
     if data is None:
         _refuse_json(path, line)
+    return _document(path, data)
+
+
+def _document(path: Path, data: bytes) -> Source:
     if data.lstrip().startswith(b"["):
-        items = msgspec.json.decode(data, type=list[msgspec.Raw])
-        return Source(path, "array", items[0] if items else b"", data)
+        found = items(data)
+        return Source(path, "array", found[0] if found else b"", data)
     return Source(path, "object", data, data)
 
 
@@ -121,7 +128,7 @@ def canonical(data: bytes) -> bytes | None:
 
     Python's own writer emits `NaN` and lone surrogates, and harnesses write with it; these become null and "?".
     """
-    if keys(data):
+    if items(data) if data.startswith(b"[") else keys(data):
         return data
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
@@ -155,21 +162,39 @@ def refuse_file(where: str, field: str, found: str, allowed: str) -> NoReturn:
 def keys(raw: Raw) -> Mapping[str, msgspec.Raw]:
     """The undecoded members of a JSON object; empty when it is something else or no JSON at all.
 
-    The members of the last document are kept: every reader asks for them to see whether the file is its own.
+    Those of the last two documents are kept: every reader asks for them to see whether the file is its own.
     """
     global _last
-    if raw is not _last[0]:
+    for known, members in _last:
+        if raw is known:
+            return members
+    try:
+        found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = {}
+    if memoryview(raw).nbytes >= KEPT_FROM_BYTES:
+        _last = ((raw, found), _last[0])
+    return found
+
+
+_last: tuple[tuple[Raw, Mapping[str, msgspec.Raw]], ...] = ((b"", {}), (b"", {}))
+
+
+def items(raw: Raw) -> Sequence[msgspec.Raw]:
+    """The undecoded items of a JSON array; empty when it is something else or no JSON at all. Kept as `keys` are."""
+    global _last_items
+    if raw is not _last_items[0]:
         try:
-            found = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+            found = msgspec.json.decode(raw, type=list[msgspec.Raw])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            found = {}
+            found = []
         if memoryview(raw).nbytes < KEPT_FROM_BYTES:
             return found
-        _last = (raw, found)
-    return _last[1]
+        _last_items = (raw, found)
+    return _last_items[1]
 
 
-_last: tuple[Raw, Mapping[str, msgspec.Raw]] = (b"", {})
+_last_items: tuple[Raw, Sequence[msgspec.Raw]] = (b"", ())
 
 
 def text_of(raw: Raw | None) -> str | None:
@@ -190,6 +215,32 @@ def decode(raw: Raw, kind: type[T] | Any, where: str, problems: list[Problem]) -
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         problems.append(_problem(where, bytes(raw), kind, error))
     return None
+
+
+def attempt(raw: Raw, kind: type[T]) -> T | None:
+    """The decoded value, or None when it is another; then the caller decodes it in parts, to name what is wrong."""
+    try:
+        result: T = msgspec.json.decode(raw, type=kind)
+        return result
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def decoded(
+    listed: Sequence[T | msgspec.Raw], kind: type[T], place: Callable[[int], str], problems: list[Problem]
+) -> list[T]:
+    """The items, decoded where they are not yet; those that are wrong are named in `problems` and missing.
+
+    place: position -> where the item stands, for messages.
+    """
+    if listed and not isinstance(listed[0], msgspec.Raw):
+        return list(listed)  # type: ignore[arg-type]
+    found: list[T] = []
+    for at, one in enumerate(listed):
+        item: T | None = decode(one, kind, place(at), problems)  # type: ignore[arg-type]
+        if item is not None:
+            found.append(item)
+    return found
 
 
 def _problem(where: str, data: bytes, kind: Any, error: Exception) -> Problem:

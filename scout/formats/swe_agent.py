@@ -8,7 +8,7 @@ nothing about it, and a run that its budget cut off may be resolved all the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from scout.errors import Problem, shown
 from scout.formats.outcomes import outcome_beside, run_name
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.formats.source import Raw, Record, Source, attempt, build_all, decode, decoded, items, keys
 from scout.trajectory import Trajectory
 
 LOOKED_FOR = (
@@ -71,6 +71,13 @@ class _Run(msgspec.Struct):
     info: _Info | None = None
 
 
+class _Whole(_Run):
+    """A run without mistakes, decoded at one go; the parts of another are decoded one by one, to name them."""
+
+    trajectory: list[_Step] | None = None  # type: ignore[assignment]
+    history: list[_Message] | None = None  # type: ignore[assignment]
+
+
 def matches(source: Source) -> bool:
     """Whether the file is one run of SWE-agent."""
     if source.shape != "object":
@@ -82,21 +89,21 @@ def matches(source: Source) -> bool:
     return {"role", "agent"} <= _first(found.get("history")).keys()
 
 
-def _first(raw: Raw | None) -> dict[str, msgspec.Raw]:
-    items = None if raw is None else decode(raw, list[msgspec.Raw], "", [])
-    return keys(items[0]) if items else {}
+def _first(raw: Raw | None) -> Mapping[str, msgspec.Raw]:
+    found = items(raw or b"")
+    return keys(found[0]) if found else {}
 
 
 def read(source: Source) -> Iterator[Trajectory]:
     """The run. Raises FormatError listing all problems of the file."""
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        run = decode(record.raw, _Run, record.where, problems)
+        run = attempt(record.raw, _Whole) or decode(record.raw, _Run, record.where, problems)
         if run is None:
             return
         before = len(problems)
-        history = _decoded(run.history or [], _Message, f"{record.where}:history", problems)
-        steps = _decoded(run.trajectory or [], _Step, f"{record.where}:trajectory", problems)
+        history = decoded(run.history or [], _Message, lambda at: f"{record.where}:history[{at}]", problems)
+        steps = decoded(run.trajectory or [], _Step, lambda at: f"{record.where}:trajectory[{at}]", problems)
         told = history or (_query(steps[0], f"{record.where}:trajectory[0]", problems) if steps else [])
         if len(problems) > before:
             return
@@ -105,7 +112,7 @@ def read(source: Source) -> Iterator[Trajectory]:
             _task(recorder, told)
             _record(recorder, positions, steps)
             _compare(recorder, steps, history)
-            _name_unread(recorder, (run.trajectory or [b""])[0])
+            _name_unread(recorder, _first(keys(record.raw).get("trajectory")))
         else:
             _walk(recorder, positions, history)
         if not recorder.steps:
@@ -116,14 +123,9 @@ def read(source: Source) -> Iterator[Trajectory]:
     return build_all(source, build)
 
 
-def _decoded(raws: Sequence[msgspec.Raw], kind: type[Any], where: str, problems: list[Problem]) -> list[Any]:
-    items = [decode(raw, kind, f"{where}[{at}]", problems) for at, raw in enumerate(raws)]
-    return [item for item in items if item is not None]
-
-
 def _query(step: _Step, where: str, problems: list[Problem]) -> list[_Message]:
     """The prompt of the first step, for files without a history."""
-    return _decoded(step.query or step.messages or [], _Message, f"{where}:query", problems)
+    return decoded(step.query or step.messages or [], _Message, lambda at: f"{where}:query[{at}]", problems)
 
 
 def _task(recorder: Recorder, told: Sequence[_Message]) -> None:
@@ -164,9 +166,9 @@ def _compare(recorder: Recorder, steps: Sequence[_Step], history: Sequence[_Mess
             recorder.left_out["messages of the agent in the history that are in no step"] += 1
 
 
-def _name_unread(recorder: Recorder, first: Raw) -> None:
+def _name_unread(recorder: Recorder, first: Mapping[str, msgspec.Raw]) -> None:
     """Names what else the steps hold: states, times, and the prompt that 1.x repeats at every step."""
-    unread = [key for key in keys(first) if key not in ("action", "observation", "thought")]
+    unread = [key for key in first if key not in ("action", "observation", "thought")]
     if unread:
         recorder.not_followed.append(f"keys of the steps: {', '.join(unread[:12])}")
 

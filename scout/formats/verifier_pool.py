@@ -18,24 +18,52 @@ import msgspec
 from scout.errors import Problem
 from scout.formats import atif
 from scout.formats.atif import Place
+from scout.formats.atif_entries import Document, Entry, ToolCall
 from scout.formats.run import json_text
-from scout.formats.source import Record, Source, build_all, decode, keys
+from scout.formats.source import Record, Source, attempt, build_all, decode, decoded, keys
 from scout.formats.trial import Trial, Verified
 from scout.trajectory import Trajectory
 
 LOOKED_FOR = 'an object or JSON lines with "trial_name", "task_name", "reward" and "trajectory" (with "steps")'
 _CUT = re.compile(r"\.\.\.\(\+\d+ chars\)$")
+_CUT_END = " chars)"
 _NOTE = re.compile(r"(Initialize|Finished) [0-9a-f-]{36}|Update Todos\n.*", re.DOTALL)
 _QUOTED = "'\"'\"'"
 _SHELL = "Execute [/bin/sh] "
 
 
+class _Call(msgspec.Struct):
+    function_name: str | None = None
+    tool_name: str | None = None
+    arguments: Any = None
+    tool_call_id: str | None = None
+
+
+class _Entry(Entry):
+    tool_calls: list[_Call] | None = None  # type: ignore[assignment]
+    timestamp: Any = None
+
+
+class _Document(Document, kw_only=True):
+    schema_version: str = "unnamed"
+
+
 class _File(msgspec.Struct):
     trial_name: str
-    trajectory: dict[str, Any]
+    trajectory: _Document
     task_name: str
     reward: float | None = None
     task_checksum: str | None = None
+
+
+class _WholeDocument(_Document, kw_only=True):
+    steps: list[_Entry]  # type: ignore[assignment]
+
+
+class _Whole(_File, kw_only=True):
+    """A file without mistakes, decoded at one go; the entries of another are decoded one by one, to name them."""
+
+    trajectory: _WholeDocument
 
 
 def matches(source: Source) -> bool:
@@ -48,72 +76,89 @@ def read(source: Source) -> Iterator[Trajectory]:
     """The runs. Raises FormatError listing all problems of the file."""
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        file = decode(record.raw, _File, record.where, problems)
+        before = len(problems)
+        file = attempt(record.raw, _Whole) or decode(record.raw, _File, record.where, problems)
         if file is None:
             return
-        notes = _in_atif_terms(file.trajectory)
+        place = Place(f"{record.where}:trajectory", f"{record.ref}:trajectory", file.trial_name)
+        document = file.trajectory
+        listed = decoded(document.steps, _Entry, lambda at: f"{place.where}:steps[{at}]", problems)
+        notes: Counter[str] = Counter()
+        entries = [_entry(entry, f"{place.where}:steps[{at}]", notes, problems) for at, entry in enumerate(listed)]
+        if len(problems) > before:
+            return
         task = f"{file.task_name}@{file.task_checksum[:8]}" if file.task_checksum else file.task_name
         rewards = {} if file.reward is None else {"reward": file.reward}
         trial = Trial(task, file.trial_name, Verified(rewards))
-        place = Place(f"{record.where}:trajectory", f"{record.ref}:trajectory", file.trial_name)
-        for run in atif.build_document(msgspec.json.encode(file.trajectory), place, trial, problems):
+        for run in atif.build(document, entries, place, trial, problems):
             left_out = [note for note in run.meta["left_out"] if not note.endswith(" empty agent entries")]
-            left_out += [f"{count} {what}" for what, count in notes.items()]
+            left_out += [f"{count} {what}" for what, count in (+notes).items()]
             yield msgspec.structs.replace(run, meta={**run.meta, "format": "verifier_pool", "left_out": left_out})
 
     return build_all(source, build)
 
 
-def _in_atif_terms(document: dict[str, Any]) -> Counter[str]:
-    """Rewrites the document in place and returns what was left out; another shape is left for ATIF's checks."""
-    notes: Counter[str] = Counter()
-    document.setdefault("schema_version", "unnamed")
-    for entry in document["steps"] if isinstance(document.get("steps"), list) else ():
-        if isinstance(entry, dict):
-            _entry(entry, notes)
-    return +notes
-
-
-def _entry(entry: dict[str, Any], notes: Counter[str]) -> None:
-    if "T" not in str(entry.get("timestamp", "")):
+def _entry(entry: _Entry, where: str, notes: Counter[str], problems: list[Problem]) -> Entry:
+    """The entry in ATIF's terms. What is left out is counted in `notes`."""
+    time = entry.timestamp
+    if not isinstance(time, str) or "T" not in time:
         # A clock time without a date has whole seconds: entries that share it are not one turn for that.
-        entry.pop("timestamp", None)
-    calls = [call for call in _list(entry.get("tool_calls")) if isinstance(call, dict)]
-    for call in calls:
-        _call(call, notes)
-    observation = entry.get("observation")
-    for result in _list(observation.get("results")) if isinstance(observation, dict) else ():
-        if isinstance(result, dict) and isinstance(result.get("content"), str):
-            notes["observations cut by the converter"] += bool(_CUT.search(result["content"]))
-            result["content"] = _returned(result["content"])
-    message = entry.get("message")
+        time = None
+    asked = entry.tool_calls or []
+    calls = [_call(call, f"{where}.tool_calls[{at}]", notes, problems) for at, call in enumerate(asked)]
+    for result in (entry.observation.results or ()) if entry.observation else ():
+        if isinstance(result.content, str):
+            notes["observations cut by the converter"] += _is_cut(result.content)
+            result.content = _returned(result.content)
+    message = entry.message
     if not isinstance(message, str):
-        return
-    if entry.get("source") != "agent":
-        entry["message"] = message.replace(_QUOTED, "'")
+        pass
+    elif entry.source != "agent":
         notes["shell quotes around apostrophes of the task"] += message.count(_QUOTED)
-    elif not calls and _NOTE.fullmatch(message):
-        entry["message"] = ""
+        message = message.replace(_QUOTED, "'")
+    elif not asked and _NOTE.fullmatch(message):
+        message = ""
         notes["notes of the harness (Initialize, Update Todos, Finished)"] += 1
-    elif calls and message == _SHELL + str(_argument(calls[0], "command")):
-        entry["message"] = ""
+    elif asked and message.startswith(_SHELL) and message == _SHELL + str(_argument(asked[0], "command")):
+        message = ""
         notes["messages that repeat the call"] += 1
-    elif not message and not calls and not observation:
+    elif not message and not asked and not entry.observation:
         notes["empty agent entries"] += 1
+    return Entry(
+        entry.source,
+        entry.step_id,
+        time,
+        message,
+        entry.reasoning_content,
+        calls or None,
+        entry.observation,
+        entry.is_copied_context,
+    )
 
 
-def _call(call: dict[str, Any], notes: Counter[str]) -> None:
-    if "tool_name" in call:
-        call.setdefault("function_name", call.pop("tool_name"))
+def _call(call: _Call, where: str, notes: Counter[str], problems: list[Problem]) -> ToolCall:
+    name = call.function_name if call.function_name is not None else call.tool_name
+    if name is None:
+        problems.append(Problem(where, "function_name", "nothing", "this field, or tool_name, is needed"))
     text = _argument(call, "keystrokes")
-    if text is not None and len(call["arguments"]) == 1:
-        call["arguments"] = text
-    notes["calls cut by the converter"] += bool(_CUT.search(json_text(call.get("arguments")).rstrip('"}')))
+    arguments = text if text is not None and len(call.arguments) == 1 else call.arguments
+    notes["calls cut by the converter"] += _is_cut(_last(arguments).rstrip('"}'))
+    return ToolCall(name or "", arguments, call.tool_call_id)
 
 
-def _argument(call: dict[str, Any], name: str) -> str | None:
-    arguments = call.get("arguments")
-    value = arguments.get(name) if isinstance(arguments, dict) else None
+def _last(value: Any) -> str:
+    """The text at the end of the arguments, where a converter cuts."""
+    while isinstance(value, dict) and value:
+        value = next(reversed(value.values()))
+    return value if isinstance(value, str) else ""
+
+
+def _is_cut(text: str) -> bool:
+    return text.endswith(_CUT_END) and bool(_CUT.search(text, max(0, len(text) - 40)))
+
+
+def _argument(call: _Call, name: str) -> str | None:
+    value = call.arguments.get(name) if isinstance(call.arguments, dict) else None
     return value if isinstance(value, str) else None
 
 
@@ -126,7 +171,3 @@ def _returned(content: str) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return content
     return "\n".join(f"{key}: {json_text(value)}" for key, value in found.items())
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

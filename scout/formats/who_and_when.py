@@ -18,7 +18,7 @@ from scout.errors import Problem
 from scout.formats.chat import ROLES
 from scout.formats.positions import Positions
 from scout.formats.run import Recorder
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys, text_of
+from scout.formats.source import Raw, Record, Source, attempt, build_all, decode, decoded, keys, text_of
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = (
@@ -36,12 +36,8 @@ _LABELS = ("ground_truth", "mistake_agent", "mistake_step", "mistake_reason", "m
 class _Message(msgspec.Struct):
     content: str
     role: str
+    """The agent, where messages have no name."""
     name: str | None = None
-
-    @property
-    def author(self) -> str:
-        """The agent: its name, or the role where messages have no name."""
-        return self.name or self.role
 
 
 class _Run(msgspec.Struct):
@@ -50,6 +46,12 @@ class _Run(msgspec.Struct):
     question_ID: str | None = None
     is_correct: bool | None = None
     is_corrected: bool | None = None
+
+
+class _Whole(_Run, kw_only=True):
+    """A run without mistakes, decoded at one go; the messages of another are decoded one by one, to name them."""
+
+    history: list[_Message]  # type: ignore[assignment]
 
 
 def matches(source: Source) -> bool:
@@ -73,19 +75,17 @@ def read(source: Source) -> Iterator[Trajectory]:
         source = msgspec.structs.replace(source, shape="object", first=data, data=data)
 
     def build(record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
-        run = decode(record.raw, _Run, record.where, problems)
+        run = attempt(record.raw, _Whole) or decode(record.raw, _Run, record.where, problems)
         if run is None:
             return
         before = len(problems)
-        messages = [
-            decode(raw, _Message, f"{record.where}:history[{at}]", problems) for at, raw in enumerate(run.history)
-        ]
+        messages = decoded(run.history, _Message, lambda at: f"{record.where}:history[{at}]", problems)
         if len(problems) > before:
             return
         name = source.stem if record.number is None else f"{source.stem}:{record.number}"
         if bare:
             run.question_ID = name
-        trajectory = _trajectory(run, [message for message in messages if message], record, name)
+        trajectory = _trajectory(run, messages, record, name)
         if trajectory is None:
             problems.append(Problem(record.where, "history", "no message of an agent", "at least one"))
             return
@@ -103,13 +103,13 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
         if _ATTACK in content:
             content, attacks = _ATTACKED.subn("", content)
             recorder.left_out["marks of an attack in names of files"] += attacks
-        text = f"{message.author}: {content}"
-        outside = _TERMINAL.match(message.author) or message.author == "human"
-        if outside and (recorder.steps or message.author == "human"):
+        author = message.name or message.role
+        text = f"{author}: {content}"
+        if author == "human" or (recorder.steps and _TERMINAL.match(author)):
             recorder.context(text)
         else:
             recorder.turn(position, text, ())
-            authors.append(message.author)
+            authors.append(author)
         positions.note(position, recorder.steps)
     if not recorder.steps:
         return None
