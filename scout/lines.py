@@ -126,8 +126,10 @@ def read_small(path: str | os.PathLike[str]) -> bytes | None:
     Most files of runs are such, and a look at them and then at their lines costs more than their JSON does.
     """
     with open(path, "rb", buffering=0) as file:
-        data = file.read(SMALL_BYTES + 1)
-    if len(data) > SMALL_BYTES or data.startswith((_GZIP_MAGIC, _ZSTD_MAGIC)):
+        if os.fstat(file.fileno()).st_size > SMALL_BYTES:
+            return None
+        data = file.read()
+    if data.startswith((_GZIP_MAGIC, _ZSTD_MAGIC)):
         return None
     return data.removeprefix(_MARK)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import types
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
+import orjson
 
 from scout.errors import SHOWN_PROBLEMS, InputError, Problem, printable, refuse, shown
 from scout.lines import open_lines, write_lines
@@ -143,6 +145,9 @@ def loads(line: str | bytes, kind: type[T], check: Check[T], where: str = "") ->
 
 def dumps(record: msgspec.Struct) -> bytes:
     """The record as one JSON line without newline. Raises InputError for text that is not Unicode."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError, RecursionError):
+        # Writes long texts four times faster than msgspec does, but no numbers of more than 64 bits.
+        return orjson.dumps(msgspec.to_builtins(record))
     try:
         return msgspec.json.encode(record)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -360,7 +360,7 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_name_lists_the_known_ones() -> None:
-    with pytest.raises(FormatError, match="scout, atif, mini_swe_agent, swe_agent, "):
+    with pytest.raises(FormatError, match="scout, atif, mini_swe_agent, who_and_when, swe_agent, "):
         formats.load(FIXTURES / "chat/list.json", "chatt")
 
 

@@ -16,6 +16,8 @@ from data_prep.labels.join import Given, Mark, records
 from scout.formats.positions import step_of_message
 from scout.trajectory import Trajectory
 
+_SPELLED = {"instruction adherence failure": "instruction/plan adherence failure"}
+
 
 class _Failure(msgspec.Struct):
     failure_id: int
@@ -54,6 +56,12 @@ def read(path: str | Path) -> list[Given]:
     return [_given(where, row) for where, _, row in records(path, _Row)]
 
 
+def _kind(category: str) -> str | None:
+    """The category in one spelling; the two parts of the set differ in case and in the name of one."""
+    name = " ".join(category.lower().split())
+    return _SPELLED.get(name, name) or None
+
+
 def _given(where: str, row: _Row) -> Given:
     of_agent = [failure for failure in row.failures if failure.failed_agent.casefold() != "user"]
     notes = ["a failure of the simulated user, not of the agent"] * (len(row.failures) - len(of_agent))
@@ -62,7 +70,7 @@ def _given(where: str, row: _Row) -> Given:
     if cause is not None and not named:
         notes.append("a root cause that names no failure")
     marks = tuple(
-        Mark(failure.step_number, "incorrect", failure.step_reason or None, failure.failure_category.strip() or None)
+        Mark(failure.step_number, "incorrect", failure.step_reason or None, _kind(failure.failure_category))
         for failure in of_agent
     )
     decisive = next((failure.step_number for failure in named if failure in of_agent), None)

@@ -55,7 +55,7 @@ class _Whole(_Run, kw_only=True):
 
 def matches(source: Source) -> bool:
     """Whether the first record has messages, and says beside them whether the agent won."""
-    found = keys(source.first)
+    found = source.members
     return "messages" in found and keys(found.get("metadata", b"")).keys() >= {"won", "environment"}
 
 

@@ -20,7 +20,7 @@ from scout.errors import FormatError, Problem, refuse
 from scout.formats import printed
 from scout.formats.bench_trial import BenchTrial, bench_trial_of
 from scout.formats.run import Call, Recorder
-from scout.formats.source import HINT, Record, Source, decode, keys
+from scout.formats.source import HINT, Record, Source, decode
 from scout.formats.terminal import SIZE_LIMIT, Line, Terminal
 from scout.trajectory import Trajectory
 
@@ -52,7 +52,7 @@ class _Command(NamedTuple):
 
 def matches(source: Source) -> bool:
     """Whether the first line is the header of a recording."""
-    found = keys(source.first)
+    found = source.members
     return found.keys() >= {"version", "width", "height"} and source.shape == "lines"
 
 

@@ -40,7 +40,7 @@ class Place(NamedTuple):
 
 def matches(source: Source) -> bool:
     """Whether the first record names ATIF as its schema."""
-    found = keys(source.first)
+    found = source.members
     return "steps" in found and bool(_VERSION.match(text_of(found.get("schema_version")) or ""))
 
 
@@ -129,7 +129,7 @@ def _record_agent(recorder: Recorder, position: int, entry: Entry, previous: Ent
     if previous is not None and _same_turn(previous, entry):
         recorder.extend(position, message, calls)
     else:
-        recorder.turn(position, "\n".join(part for part in (reasoning, message) if part), calls)
+        recorder.turn(position, "\n".join(filter(None, (reasoning, message))), calls)
     return entry
 
 

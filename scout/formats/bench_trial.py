@@ -41,7 +41,7 @@ class BenchTrial(msgspec.Struct):
 
 def bench_trial_of(path: Path) -> BenchTrial:
     """The trial whose `sessions/` folder the recording lies in; an empty one where there is none to read."""
-    place = path.absolute().parent
+    place = path.parent if path.parent.name else path.absolute().parent
     if place.name != "sessions":
         return BenchTrial()
     try:

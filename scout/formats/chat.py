@@ -8,7 +8,7 @@ Tool calls and results inside the content (`tool_use`, `tool_result` parts) are 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -83,7 +83,7 @@ def matches(source: Source) -> bool:
     """Whether the file begins with a message, a list of messages or an object that holds one."""
     if source.shape == "array" and _is_message(source.first):
         return True
-    found = keys(source.first)
+    found = source.members
     if found.keys() >= {"task_id", "reward", "info", "traj", "trial"}:
         return False  # tau-bench: its `info` holds the reference solution and has a reader of its own
     lists: list[Raw] = [found[key] for key in ("messages", "traj") if key in found] or [source.first]
@@ -108,8 +108,11 @@ def read(source: Source) -> Iterator[Trajectory]:
     return build_all(source, build)
 
 
-def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory | None:
-    """The run in one record, or None after adding what is wrong with it to `problems`."""
+def build_run(record: Record, stem: str, problems: list[Problem], unnamed: Sequence[str] = ()) -> Trajectory | None:
+    """The run in one record, or None after adding what is wrong with it to `problems`.
+
+    unnamed: keys that the caller accounts for; others that are not read are named in the run's `left_out`.
+    """
     before = len(problems)
     if keys(record.raw).keys() >= _CALL_LOG:
         allowed = "the run itself, such as the file of its events"
@@ -141,18 +144,24 @@ def build_run(record: Record, stem: str, problems: list[Problem]) -> Trajectory 
         return None
     first = messages[0]
     system = content_text(first.content, Counter()) if first.role == "system" else ""
+    unread = [key for key in keys(record.raw) if key not in _Run.__struct_fields__ and key not in unnamed]
+    if unread:
+        recorder.not_followed.append(f"keys beside the messages: {', '.join(unread[:12])}")
     trajectory = _trajectory(run, recorder, record, system, stem)
     return msgspec.structs.replace(trajectory, meta={**trajectory.meta, "messages": positions.messages})
 
 
 def _record(recorder: Recorder, position: int, message: _Message) -> None:
-    text_parts, calls, results = _parts(message.content)
-    text = content_text(text_parts, recorder.left_out)
-    for result_text, call_id in results:
-        recorder.result(content_text(result_text, recorder.left_out), call_id)
+    content = message.content
+    calls: list[Call] = []
+    if isinstance(content, list):
+        content, calls, results = _parts(content)
+        for result_text, call_id in results:
+            recorder.result(content_text(result_text, recorder.left_out), call_id)
+    text = content_text(content, recorder.left_out)
     if message.role == "assistant":
         reasoning = message.reasoning_content or (message.reasoning if isinstance(message.reasoning, str) else None)
-        thought = "\n".join(part for part in (content_text(reasoning, recorder.left_out), text) if part)
+        thought = "\n".join(filter(None, (content_text(reasoning, recorder.left_out), text)))
         recorder.turn(position, thought, [*_calls(message), *calls])
     elif message.role in ("tool", "function"):
         recorder.result(text, message.tool_call_id, name=message.name or "")
@@ -170,10 +179,8 @@ def _calls(message: _Message) -> Iterator[Call]:
         yield Call(message.function_call.name, json_text(message.function_call.arguments))
 
 
-def _parts(content: _Content) -> tuple[_Content, list[Call], list[tuple[_Content, str | None]]]:
+def _parts(content: list[Any]) -> tuple[list[Any], list[Call], list[tuple[_Content, str | None]]]:
     """Content without its tool parts, the calls in it, and the results in it."""
-    if not isinstance(content, list):
-        return content, [], []
     rest: list[Any] = []
     calls: list[Call] = []
     results: list[tuple[_Content, str | None]] = []
@@ -197,9 +204,6 @@ def _text(value: Any) -> str | None:
 
 def _trajectory(run: _Run, recorder: Recorder, record: Record, system: str, stem: str) -> Trajectory:
     name = stem if record.number is None else f"{stem}:{record.number}"
-    unread = [key for key in keys(record.raw) if key not in _Run.__struct_fields__]
-    if unread:
-        recorder.not_followed.append(f"keys beside the messages: {', '.join(unread[:12])}")
     passed = run.passed
     if passed is None and run.final_label is not None:
         passed = {1: True, -1: False}.get(run.final_label)

@@ -20,7 +20,7 @@ from scout.errors import Problem
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text
 from scout.formats.session import events, read_whole
-from scout.formats.source import Source, keys, text_of
+from scout.formats.source import Source, text_of
 from scout.formats.trial import trial_of
 from scout.trajectory import Outcome, Trajectory
 
@@ -70,7 +70,7 @@ class _Parts(NamedTuple):
 
 def matches(source: Source) -> bool:
     """Whether the first entry is one of a session file or of the stream."""
-    found = keys(source.first)
+    found = source.members
     kind = text_of(found.get("type"))
     if kind is None or "payload" in found:
         return False

@@ -18,7 +18,7 @@ from scout.errors import Problem
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text
 from scout.formats.session import read_whole
-from scout.formats.source import Raw, Source, decode, keys, text_of
+from scout.formats.source import Raw, Source, decode, text_of
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = 'JSON lines with "type" and "payload", or old ones that begin with "id", "timestamp" and "instructions"'
@@ -65,7 +65,7 @@ class _Payload(msgspec.Struct):
 
 def matches(source: Source) -> bool:
     """Whether the first line is an envelope with a payload, or the head of an old session file."""
-    found = keys(source.first)
+    found = source.members
     if "payload" in found:
         return text_of(found.get("type")) in _ENVELOPES
     return source.shape == "lines" and found.keys() >= {"id", "timestamp", "instructions"} and "steps" not in found

@@ -26,16 +26,16 @@ from scout.formats import (
     verifier_pool,
     who_and_when,
 )
-from scout.formats.source import Source, keys, open_source
+from scout.formats.source import Source, open_source
 from scout.trajectory import Trajectory
 
 READERS: Mapping[str, ModuleType] = {
     "scout": own,
     "atif": atif,
     "mini_swe_agent": mini_swe_agent,
+    "who_and_when": who_and_when,
     "swe_agent": swe_agent,
     "agent_error_bench": agent_error_bench,
-    "who_and_when": who_and_when,
     "chat": chat,
     "claude_code": claude_code,
     "codex": codex,
@@ -89,7 +89,7 @@ def load(path: str | Path, format: str | None = None) -> Iterator[Trajectory]:
 
 def refuse_unknown(source: Source) -> NoReturn:
     """Raises FormatError: what the file begins with, and what every reader looked for."""
-    found = ", ".join(printable(key, 40) for key in list(keys(source.first))[:12])
+    found = ", ".join(printable(key, 40) for key in list(source.members)[:12])
     value = f"{source.shape} with keys {found}" if found else f"{source.shape} whose first value is no object with keys"
     wanted = "".join(f"\n    {name}: {reader.LOOKED_FOR}" for name, reader in READERS.items())
     refuse([Problem(str(source.path), "", value, wanted)], hint="No reader knows this file.", kind=FormatError)

@@ -18,7 +18,7 @@ import msgspec
 from scout.errors import FormatError, Problem, refuse, shown
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, content_text, json_text, outcome_of
-from scout.formats.source import HINT, Raw, Record, Source, decode, keys
+from scout.formats.source import HINT, KEPT_BYTES, Record, Source, attempt, decode, decoded, keys
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = 'an object with "eval", "plan" and "version" (its runs are in "samples"), or a zip with such a header.json'
@@ -61,6 +61,12 @@ class _Sample(msgspec.Struct):
     limit: Any = None
 
 
+class _Whole(_Sample):
+    """A sample without mistakes and attachments, decoded at one go."""
+
+    messages: list[_Message] = []  # type: ignore[assignment]
+
+
 class _Eval(msgspec.Struct):
     task: str = ""
     model: str | None = None
@@ -77,7 +83,7 @@ class _Log(msgspec.Struct):
 
 def matches(source: Source) -> bool:
     """Whether the file, or the header of the zip, is a log of Inspect."""
-    return source.shape in ("object", "zip") and keys(source.first).keys() >= {"eval", "plan", "version"}
+    return source.shape in ("object", "zip") and source.members.keys() >= {"eval", "plan", "version"}
 
 
 def read(source: Source) -> Iterator[Trajectory]:
@@ -87,9 +93,14 @@ def read(source: Source) -> Iterator[Trajectory]:
     silent: list[str] = []
     spoken = 0
     samples: Iterable[Record] = () if header is None else _samples(source, problems)
+    kept: list[Trajectory] = []
+    room = KEPT_BYTES
     for record in samples:
         before = len(problems)
         name, run = _run(source, record, header, problems)
+        room -= memoryview(record.raw).nbytes
+        if run is not None and room >= 0:
+            kept.append(run)
         spoken += run is not None
         if run is None and len(problems) == before:
             silent.append(name)
@@ -98,8 +109,8 @@ def read(source: Source) -> Iterator[Trajectory]:
         problems.append(Problem(str(source.path), "samples", found, "at least one assistant message"))
     if problems:
         refuse(problems, hint=HINT, kind=FormatError)
-    for record in _samples(source, problems):
-        _, run = _run(source, record, header, problems)
+    again = (_run(source, record, header, problems)[1] for record in _samples(source, problems))
+    for run in kept if room >= 0 else again:
         if run is not None:
             yield _with_note(run, silent)
             silent = []
@@ -128,19 +139,22 @@ def _run(
     source: Source, record: Record, header: _Header | None, problems: list[Problem]
 ) -> tuple[str, Trajectory | None]:
     """Name of the sample and its run; None when the model never spoke or something is wrong with it."""
-    sample = decode(record.raw, _Sample, record.where, problems)
+    attached = _ATTACHED.encode() in bytes(record.raw)
+    sample: _Sample | None = None if attached else attempt(record.raw, _Whole)
+    sample = sample or decode(record.raw, _Sample, record.where, problems)
     if sample is None or header is None:
         return "", None
     name = f"{sample.id}:{sample.epoch}"
     before = len(problems)
-    raws = [(at, decode(raw, _Message, f"{record.where}:messages[{at}]", problems)) for at, raw in _whole(sample)]
+    if attached:
+        sample.messages = [_put_back(raw, sample.attachments) for raw in sample.messages]
+    messages = decoded(sample.messages, _Message, lambda at: f"{record.where}:messages[{at}]", problems)
     if len(problems) > before:
         return name, None
     recorder, positions = Recorder(record.ref), Positions()
-    for position, message in raws:
-        if message is not None:
-            _record(recorder, position, message)
-            positions.note(position, recorder.steps)
+    for position, message in enumerate(messages):
+        _record(recorder, position, message)
+        positions.note(position, recorder.steps)
     if not recorder.steps:
         return name, None
     if sample.error:
@@ -164,24 +178,21 @@ def _run(
     return name, run
 
 
-def _whole(sample: _Sample) -> Iterator[tuple[int, Raw]]:
-    """Position and JSON of every message, with the texts that are kept as attachments put back."""
-    for at, raw in enumerate(sample.messages):
-        if _ATTACHED.encode() not in bytes(raw):
-            yield at, raw
-            continue
-        message = decode(raw, Any, "", [])
-        yield at, msgspec.json.encode(_put_back(message, sample.attachments))
+def _put_back(raw: msgspec.Raw, attachments: dict[str, Any]) -> msgspec.Raw:
+    """The message with the texts that are kept as attachments in their places."""
+    if _ATTACHED.encode() not in bytes(raw):
+        return raw
+    return msgspec.Raw(msgspec.json.encode(_filled(decode(raw, Any, "", []), attachments)))
 
 
-def _put_back(value: Any, attachments: dict[str, Any]) -> Any:
+def _filled(value: Any, attachments: dict[str, Any]) -> Any:
     if isinstance(value, str) and value.startswith(_ATTACHED):
         kept = attachments.get(value.removeprefix(_ATTACHED))
         return kept if isinstance(kept, str) else value
     if isinstance(value, list):
-        return [_put_back(item, attachments) for item in value]
+        return [_filled(item, attachments) for item in value]
     if isinstance(value, dict):
-        return {key: _put_back(item, attachments) for key, item in value.items()}
+        return {key: _filled(item, attachments) for key, item in value.items()}
     return value
 
 
@@ -192,7 +203,7 @@ def _record(recorder: Recorder, position: int, message: _Message) -> None:
         recorder.turn(position, text, calls)
     elif message.role == "tool":
         if message.error is not None:
-            text = "\n".join(part for part in (text, f"{message.error.type}: {message.error.message}") if part)
+            text = "\n".join(filter(None, (text, f"{message.error.type}: {message.error.message}")))
         recorder.result(text, message.tool_call_id, name=message.function or "")
     else:
         recorder.context(text)

@@ -102,7 +102,7 @@ def matches(source: Source) -> bool:
     """Whether the file is a run of mini-swe-agent."""
     if source.shape == "array":
         return _is_bare(source)
-    found = keys(source.first)
+    found = source.members
     if "messages" not in found:
         return False
     named = (text_of(found.get("trajectory_format")) or "").startswith("mini-swe-agent")
@@ -111,7 +111,7 @@ def matches(source: Source) -> bool:
 
 def _is_bare(source: Source) -> bool:
     """Whether a list of messages has the first answer and what came back in the words of this harness."""
-    if text_of(keys(source.first).get("role")) != "system" or b"```" not in source.data:
+    if text_of(source.members.get("role")) != "system" or b"```" not in source.data:
         return False
     first = [attempt(raw, _Message) for raw in items(source.data)[:4]]
     if [message and message.role for message in first[1:3]] != ["user", "assistant"]:
@@ -128,7 +128,7 @@ def _plain(message: _Message | None) -> str:
 
 def read(source: Source) -> Iterator[Trajectory]:
     """The runs. Raises FormatError listing all problems of the file."""
-    if source.shape == "array" and "role" in keys(source.first):
+    if source.shape == "array" and "role" in source.members:
         data: Raw = b'{"messages":' + source.data + b"}"
         source = msgspec.structs.replace(source, shape="object", first=data, data=bytes(data))
 

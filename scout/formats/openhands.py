@@ -10,8 +10,8 @@ changes are no part of the run and are counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
@@ -20,7 +20,7 @@ from scout.formats.openhands_sdk import SdkEvent, record_sdk
 from scout.formats.positions import Positions
 from scout.formats.run import Call, Recorder, json_text
 from scout.formats.session import events, read_whole
-from scout.formats.source import Raw, Record, Source, build_all, decode, items, keys, text_of
+from scout.formats.source import Raw, Record, Source, attempt, build_all, decode, items, keys, text_of
 from scout.trajectory import Outcome, Trajectory
 
 LOOKED_FOR = (
@@ -80,6 +80,12 @@ class _Run(msgspec.Struct):
         return f"{self.issue.owner}/{self.issue.repo}#{self.issue.number}"
 
 
+class _Whole(_Run, kw_only=True):
+    """A run without mistakes, decoded at one go; the events of another are decoded one by one, to name them."""
+
+    history: list[_Event]  # type: ignore[assignment]
+
+
 class _Asked(NamedTuple):
     """What the model asked for in one action."""
 
@@ -91,7 +97,7 @@ class _Asked(NamedTuple):
 
 def matches(source: Source) -> bool:
     """Whether the first record is an event, or holds a history that begins with one."""
-    found = keys(source.first)
+    found = source.members
     history = items(found.get("history", b""))
     if history:
         return _is_event(history[0])
@@ -111,7 +117,7 @@ def _is_sdk(raw: Raw) -> bool:
 
 def read(source: Source) -> Iterator[Trajectory]:
     """The runs. Raises FormatError listing all problems of the file."""
-    if "history" in keys(source.first):
+    if "history" in source.members:
         return build_all(source, lambda record, problems: _build(source, record, problems))
     sdk = _is_sdk(source.first)
     return read_whole(source, lambda problems: _whole(source, sdk, problems))
@@ -123,10 +129,17 @@ def _whole(source: Source, sdk: bool, problems: list[Problem]) -> Iterator[Traje
     if sdk:
         record_sdk(recorder, positions, events(source.records(), SdkEvent, problems))
     else:
-        _record(recorder, positions, events(map(_nested, source.records()), _Event, problems))
+        whole = attempt(source.data, list[_Event]) if source.shape == "array" else None
+        known = list(enumerate(whole)) if _are_new(whole) else events(map(_nested, source.records()), _Event, problems)
+        _record(recorder, positions, known)
     if problems:
         return
     yield from _finish(recorder, positions, source.stem, None, Outcome(), str(source.path), "", problems)
+
+
+def _are_new(found: Sequence[_Event] | None) -> TypeGuard[Sequence[_Event]]:
+    """Whether all events are decoded and none has its arguments in the old place (see `_nested`)."""
+    return bool(found) and all(event.action is None or event.args is not None for event in found or ())
 
 
 def _nested(record: Record) -> Record:
@@ -141,12 +154,14 @@ def _nested(record: Record) -> Record:
 
 def _build(source: Source, record: Record, problems: list[Problem]) -> Iterator[Trajectory]:
     """The run of one row of an evaluation or of the resolver."""
-    run = decode(record.raw, _Run, record.where, problems)
+    whole = attempt(record.raw, _Whole)
+    known = list(enumerate(whole.history)) if whole and _are_new(whole.history) else None
+    run: _Run | None = whole if known else decode(record.raw, _Run, record.where, problems)
     if run is None:
         return
     before = len(problems)
     places = (Record(f"{record.where}:history[{at}]", "", at, raw) for at, raw in enumerate(run.history))
-    found = events(map(_nested, places), _Event, problems)
+    found = known or events(map(_nested, places), _Event, problems)
     if len(problems) > before:
         return
     recorder, positions = Recorder(record.ref), Positions()
@@ -275,4 +290,4 @@ def _thought(event: _Event, reasoning: str) -> str:
     else:
         given = (event.args or {}).get("thought")
         text = given if isinstance(given, str) else ""
-    return text if reasoning.strip() in text else "\n".join(part for part in (reasoning, text) if part)
+    return text if reasoning.strip() in text else "\n".join(filter(None, (reasoning, text)))

@@ -84,4 +84,4 @@ def _call(event: SdkEvent) -> Call:
 def _texts(reasoning: str | None, text: str) -> str:
     """Reasoning and text; some models repeat the reasoning inside the text."""
     reasoning = reasoning or ""
-    return text if reasoning.strip() in text else "\n".join(part for part in (reasoning, text) if part)
+    return text if reasoning.strip() in text else "\n".join(filter(None, (reasoning, text)))

@@ -70,7 +70,7 @@ class _Walk(NamedTuple):
 
 def matches(source: Source) -> bool:
     """Whether the first record is a trace whose first span has an id and attributes."""
-    found = keys(source.first)
+    found = source.members
     if not {"trace_id", "spans"} <= found.keys():
         return False
     spans = items(found["spans"])

@@ -7,6 +7,7 @@ instance that no list of failures names did not fail: it may not have been evalu
 from __future__ import annotations
 
 import contextlib
+import os
 from functools import lru_cache
 from pathlib import Path, PurePath
 
@@ -17,7 +18,7 @@ from scout.lines import open_lines
 from scout.trajectory import Outcome
 
 ROWS = "outcomes.jsonl"
-LISTS = (Path("results.json"), Path("results", "results.json"))
+LISTS = ("results.json", os.path.join("results", "results.json"))
 _LEVELS_OF_ROWS = 3
 """`<rows>/<run>/trajs/<instance>.traj`: rows name the path, so a folder high up can be trusted."""
 _LEVELS_OF_LISTS = 2
@@ -38,14 +39,15 @@ class _Lists(msgspec.Struct):
 
 def outcome_beside(path: Path, instance_id: str) -> Outcome:
     """What the evaluation says of the run in this file; unknown where it says nothing."""
-    place = path.absolute()
-    for folder in list(place.parents)[:_LEVELS_OF_ROWS]:
-        resolved = _of_rows(folder / ROWS, place.relative_to(folder))
+    place = os.path.abspath(path)
+    folders = _above(place, _LEVELS_OF_ROWS)
+    for folder in folders:
+        resolved = _of_rows(os.path.join(folder, ROWS), place[len(folder) :].lstrip(os.sep).replace(os.sep, "/"))
         if resolved is not None:
             return Outcome(passed=resolved)
-    for folder in list(place.parents)[:_LEVELS_OF_LISTS]:
+    for folder in folders[:_LEVELS_OF_LISTS]:
         for name in LISTS:
-            resolved = _of_lists(folder / name, instance_id)
+            resolved = _of_lists(os.path.join(folder, name), instance_id)
             if resolved is not None:
                 return Outcome(passed=resolved)
     return Outcome()
@@ -53,20 +55,32 @@ def outcome_beside(path: Path, instance_id: str) -> Outcome:
 
 def run_name(path: Path, stem: str) -> str:
     """Name of a run whose instance many runs share: the folder of the run and the file's name."""
-    folders = [part.name for part in path.absolute().parents if part.name not in ("trajs", stem, "")]
-    return f"{folders[0]}/{stem}" if folders else stem
+    for folder in _above(os.path.abspath(path)):
+        name = os.path.basename(folder)
+        if name not in ("trajs", stem, ""):
+            return f"{name}/{stem}"
+    return stem
 
 
-def _of_rows(path: Path, name: PurePath) -> bool | None:
+def _above(place: str, levels: int = 100) -> list[str]:
+    """The folders that the file lies in, from the nearest, as text: paths as objects cost more than the run's JSON."""
+    folders: list[str] = []
+    while len(folders) < levels and (folder := os.path.dirname(place)) != place:
+        folders.append(folder)
+        place = folder
+    return folders
+
+
+def _of_rows(path: str, name: str) -> bool | None:
     try:
-        told = path.stat()
+        told = os.stat(path)
     except OSError:
         return None
-    return _rows(path, told.st_mtime_ns, told.st_size).get(name.as_posix())
+    return _rows(path, told.st_mtime_ns, told.st_size).get(name)
 
 
 @lru_cache(maxsize=8)
-def _rows(path: Path, _changed: int, _size: int) -> dict[str, bool | None]:
+def _rows(path: str, _changed: int, _size: int) -> dict[str, bool | None]:
     """What the file says of each path, up to where it is damaged; the first row of a path counts. Kept until the file
     changes, since all runs of a folder ask the same file."""
     found: dict[str, bool | None] = {}
@@ -78,9 +92,10 @@ def _rows(path: Path, _changed: int, _size: int) -> dict[str, bool | None]:
     return found
 
 
-def _of_lists(path: Path, instance_id: str) -> bool | None:
+def _of_lists(path: str, instance_id: str) -> bool | None:
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Lists)
+        with open(path, "rb") as file:
+            found = msgspec.json.decode(file.read(), type=_Lists)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if instance_id in [*_named(found.resolved), *found.resolved_ids]:

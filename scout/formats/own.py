@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from scout import trajectory
-from scout.formats.source import Source, keys
+from scout.formats.source import Source
 from scout.trajectory import Trajectory
 
 LOOKED_FOR = 'JSON lines with "schema_version" (a number), "id", "task" and "steps"'
@@ -15,7 +15,7 @@ LOOKED_FOR = 'JSON lines with "schema_version" (a number), "id", "task" and "ste
 
 def matches(source: Source) -> bool:
     """Whether the first record looks like a Trajectory of Scout."""
-    found = keys(source.first)
+    found = source.members
     if not {"task", "steps"} <= found.keys():
         return False
     version = bytes(found.get("schema_version", msgspec.Raw(b"1"))).strip()

@@ -57,6 +57,8 @@ class _Turn(msgspec.Struct):
 
     def observation(self) -> str:
         """What came back. Where several calls were made each result says whose it is, in the order of the calls."""
+        if not self.seen:
+            return ""
         if len(self.calls) < 2:
             return self.seen[0].text if len(self.seen) == 1 else "\n".join([item.text for item in self.seen])
         calls: dict[str | None, int] = {call.id: at for at, call in enumerate(self.calls) if call.id is not None}
@@ -112,13 +114,14 @@ class Recorder:
         """A new step. index: position in the original file."""
         turn = _Turn(thought, tuple(calls), [index], [])
         self._turns.append(turn)
-        self._note_ids(turn.calls)
+        if turn.calls:
+            self._note_ids(turn.calls)
 
     def extend(self, index: int, thought: str, calls: Iterable[Call]) -> None:
         """More of the last step, for formats that record one model turn in several entries."""
         turn = self._turns[-1]
         more = tuple(calls)
-        turn.thought = "\n".join(part for part in (turn.thought, thought) if part)
+        turn.thought = "\n".join(filter(None, (turn.thought, thought)))
         turn.calls += more
         turn.refs.append(index)
         self._note_ids(more)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
@@ -50,7 +51,7 @@ class Record(NamedTuple):
     raw: Raw
 
 
-class Source(msgspec.Struct, frozen=True):
+class Source(msgspec.Struct, frozen=True, dict=True):
     """A file that was opened far enough to know its shape."""
 
     path: Path
@@ -64,6 +65,11 @@ class Source(msgspec.Struct, frozen=True):
     def stem(self) -> str:
         """File name without the suffixes of data and compression."""
         return _SUFFIXES.sub("", self.path.name)
+
+    @cached_property
+    def members(self) -> Mapping[str, msgspec.Raw]:
+        """The undecoded members of the first record, by which every reader tells whether the file is its own."""
+        return keys(self.first)
 
     @property
     def streamed(self) -> bool:

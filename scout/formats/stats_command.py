@@ -14,7 +14,7 @@ from scout import errors
 from scout.errors import ConfigError, InputError, Problem, printable, refuse
 from scout.formats import stats_plot
 from scout.formats.detect import load
-from scout.formats.source import decode, keys, open_source
+from scout.formats.source import decode, open_source
 from scout.formats.stats_measure import WORDS, Found, Row, RunFigures, counter, measure
 from scout.formats.stats_sums import RowStats, RunStats
 from scout.formats.stats_text import summary
@@ -71,7 +71,7 @@ def _items(file: str) -> Iterator[Trajectory | Row]:
         yield from _parquet(file)
         return
     source = open_source(file)
-    if not {"prompt", "completion", "gold"} <= keys(source.first).keys():
+    if not {"prompt", "completion", "gold"} <= source.members.keys():
         yield from load(file)
         return
     problems: list[Problem] = []

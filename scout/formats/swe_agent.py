@@ -82,7 +82,7 @@ def matches(source: Source) -> bool:
     """Whether the file is one run of SWE-agent."""
     if source.shape != "object":
         return False
-    found = keys(source.first)
+    found = source.members
     step = _first(found.get("trajectory"))
     if {"action", "observation"} <= step.keys() and {"thought", "response"} & step.keys():
         return True

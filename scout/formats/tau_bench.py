@@ -13,7 +13,7 @@ import msgspec
 
 from scout.errors import Problem
 from scout.formats import chat
-from scout.formats.source import Raw, Record, Source, build_all, decode, keys
+from scout.formats.source import Record, Source, build_all, decode
 from scout.trajectory import Trajectory
 
 LOOKED_FOR = 'an array or JSON lines of {"task_id", "reward", "info", "traj", "trial"}'
@@ -23,13 +23,13 @@ _KEYS = ("task_id", "reward", "info", "traj", "trial")
 class _Run(msgspec.Struct):
     task_id: int | str
     reward: float | None
-    traj: list[msgspec.Raw]
+    traj: msgspec.Raw
     trial: int | str
 
 
 def matches(source: Source) -> bool:
     """Whether the first record has all five keys of a tau-bench result."""
-    return keys(source.first).keys() >= set(_KEYS)
+    return source.members.keys() >= set(_KEYS)
 
 
 def read(source: Source) -> Iterator[Trajectory]:
@@ -39,9 +39,7 @@ def read(source: Source) -> Iterator[Trajectory]:
         found = decode(record.raw, _Run, record.where, problems)
         if found is None:
             return
-        kept: dict[str, Raw] = {key: raw for key, raw in keys(record.raw).items() if key != "info"}
-        inner = record._replace(raw=msgspec.json.encode(kept))
-        run = chat.build_run(inner, source.stem, problems)
+        run = chat.build_run(record, source.stem, problems, unnamed=("info",))
         if run is None:
             return
         left_out = [*run.meta["left_out"], "info: reference solution and the simulated user's instruction"]

@@ -15,7 +15,7 @@ from scout.errors import FormatError, Problem, refuse
 from scout.formats import asciinema, printed
 from scout.formats.bench_trial import BenchTrial
 from scout.formats.run import Call, Recorder
-from scout.formats.source import HINT, Source, decode, keys, open_source
+from scout.formats.source import HINT, Source, decode, open_source
 from scout.formats.terminal import Line
 from scout.trajectory import Trajectory
 
@@ -28,7 +28,7 @@ _KEYS = {"Enter": "", "C-c": "^C", "C-d": "^D"}
 
 def matches(source: Source) -> bool:
     """Whether the file is the result of one trial."""
-    return keys(source.first).keys() >= {"trial_name", "task_id", "instruction", "is_resolved"}
+    return source.members.keys() >= {"trial_name", "task_id", "instruction", "is_resolved"}
 
 
 def read(source: Source) -> Iterator[Trajectory]:

@@ -33,7 +33,7 @@ class Trial(msgspec.Struct):
 
 def trial_of(path: Path) -> Trial:
     """The trial that the file lies in; an empty one where it lies in none or nothing of it can be read."""
-    place = path.absolute().parent
+    place = path.parent if path.parent.name else path.absolute().parent
     if place.name != "agent":
         return Trial()
     trial = Trial()

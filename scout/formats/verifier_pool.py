@@ -32,11 +32,9 @@ _QUOTED = "'\"'\"'"
 _SHELL = "Execute [/bin/sh] "
 
 
-class _Call(msgspec.Struct):
-    function_name: str | None = None
+class _Call(ToolCall):
+    function_name: str = ""
     tool_name: str | None = None
-    arguments: Any = None
-    tool_call_id: str | None = None
 
 
 class _Entry(Entry):
@@ -68,7 +66,7 @@ class _Whole(_File, kw_only=True):
 
 def matches(source: Source) -> bool:
     """Whether the first record is a trial with its trajectory inside."""
-    found = keys(source.first)
+    found = source.members
     return found.keys() >= {"trial_name", "task_name", "trajectory"} and "steps" in keys(found["trajectory"])
 
 
@@ -82,9 +80,10 @@ def read(source: Source) -> Iterator[Trajectory]:
             return
         place = Place(f"{record.where}:trajectory", f"{record.ref}:trajectory", file.trial_name)
         document = file.trajectory
-        listed = decoded(document.steps, _Entry, lambda at: f"{place.where}:steps[{at}]", problems)
+        entries = decoded(document.steps, _Entry, lambda at: f"{place.where}:steps[{at}]", problems)
         notes: Counter[str] = Counter()
-        entries = [_entry(entry, f"{place.where}:steps[{at}]", notes, problems) for at, entry in enumerate(listed)]
+        for at, entry in enumerate(entries):
+            _in_atif_terms(entry, f"{place.where}:steps[{at}]", notes, problems)
         if len(problems) > before:
             return
         task = f"{file.task_name}@{file.task_checksum[:8]}" if file.task_checksum else file.task_name
@@ -98,52 +97,44 @@ def read(source: Source) -> Iterator[Trajectory]:
     return build_all(source, build)
 
 
-def _entry(entry: _Entry, where: str, notes: Counter[str], problems: list[Problem]) -> Entry:
-    """The entry in ATIF's terms. What is left out is counted in `notes`."""
-    time = entry.timestamp
-    if not isinstance(time, str) or "T" not in time:
+def _in_atif_terms(entry: _Entry, where: str, notes: Counter[str], problems: list[Problem]) -> None:
+    """Rewrites the entry. What is left out is counted in `notes`."""
+    if not isinstance(entry.timestamp, str) or "T" not in entry.timestamp:
         # A clock time without a date has whole seconds: entries that share it are not one turn for that.
-        time = None
-    asked = entry.tool_calls or []
-    calls = [_call(call, f"{where}.tool_calls[{at}]", notes, problems) for at, call in enumerate(asked)]
+        entry.timestamp = None
+    calls = entry.tool_calls or []
+    for at, call in enumerate(calls):
+        if not _rewrite(call, notes):
+            allowed = "a name under function_name or tool_name"
+            problems.append(Problem(f"{where}.tool_calls[{at}]", "function_name", "nothing", allowed))
     for result in (entry.observation.results or ()) if entry.observation else ():
         if isinstance(result.content, str):
             notes["observations cut by the converter"] += _is_cut(result.content)
             result.content = _returned(result.content)
     message = entry.message
     if not isinstance(message, str):
-        pass
-    elif entry.source != "agent":
+        return
+    if entry.source != "agent":
+        entry.message = message.replace(_QUOTED, "'")
         notes["shell quotes around apostrophes of the task"] += message.count(_QUOTED)
-        message = message.replace(_QUOTED, "'")
-    elif not asked and _NOTE.fullmatch(message):
-        message = ""
+    elif not calls and _NOTE.fullmatch(message):
+        entry.message = ""
         notes["notes of the harness (Initialize, Update Todos, Finished)"] += 1
-    elif asked and message.startswith(_SHELL) and message == _SHELL + str(_argument(asked[0], "command")):
-        message = ""
+    elif calls and message.startswith(_SHELL) and message == _SHELL + str(_argument(calls[0], "command")):
+        entry.message = ""
         notes["messages that repeat the call"] += 1
-    elif not message and not asked and not entry.observation:
+    elif not message and not calls and not entry.observation:
         notes["empty agent entries"] += 1
-    return Entry(
-        entry.source,
-        entry.step_id,
-        time,
-        message,
-        entry.reasoning_content,
-        calls or None,
-        entry.observation,
-        entry.is_copied_context,
-    )
 
 
-def _call(call: _Call, where: str, notes: Counter[str], problems: list[Problem]) -> ToolCall:
-    name = call.function_name if call.function_name is not None else call.tool_name
-    if name is None:
-        problems.append(Problem(where, "function_name", "nothing", "this field, or tool_name, is needed"))
+def _rewrite(call: _Call, notes: Counter[str]) -> bool:
+    """Puts the call into ATIF's terms; whether it has a name."""
     text = _argument(call, "keystrokes")
-    arguments = text if text is not None and len(call.arguments) == 1 else call.arguments
-    notes["calls cut by the converter"] += _is_cut(_last(arguments).rstrip('"}'))
-    return ToolCall(name or "", arguments, call.tool_call_id)
+    if text is not None and len(call.arguments) == 1:
+        call.arguments = text
+    notes["calls cut by the converter"] += _is_cut(_last(call.arguments).rstrip('"}'))
+    call.function_name = call.function_name or call.tool_name or ""
+    return bool(call.function_name)
 
 
 def _last(value: Any) -> str:

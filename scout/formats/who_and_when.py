@@ -56,12 +56,12 @@ class _Whole(_Run, kw_only=True):
 
 def matches(source: Source) -> bool:
     """Whether the first record has a history, a question and the place of a mistake, or is a message of an agent."""
-    return keys(source.first).keys() >= {"history", "question", "mistake_step"} or _is_bare(source)
+    return source.members.keys() >= {"history", "question", "mistake_step"} or _is_bare(source)
 
 
 def _is_bare(source: Source) -> bool:
     """Whether the file is a list of messages whose roles no chat interface has."""
-    found = keys(source.first)
+    found = source.members
     role = text_of(found.get("role"))
     return source.shape == "array" and found.keys() == {"role", "content"} and role is not None and role not in ROLES
 
@@ -98,6 +98,7 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
     recorder = Recorder(record.ref)
     positions = Positions()
     authors: list[str] = []
+    terminals = {name for name in {message.name or message.role for message in messages} if _TERMINAL.match(name)}
     for position, message in enumerate(messages):
         content = message.content
         if _ATTACK in content:
@@ -105,7 +106,7 @@ def _trajectory(run: _Run, messages: list[_Message], record: Record, name: str) 
             recorder.left_out["marks of an attack in names of files"] += attacks
         author = message.name or message.role
         text = f"{author}: {content}"
-        if author == "human" or (recorder.steps and _TERMINAL.match(author)):
+        if author == "human" or (author in terminals and recorder.steps):
             recorder.context(text)
         else:
             recorder.turn(position, text, ())
