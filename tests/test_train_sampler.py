@@ -11,7 +11,6 @@ pytest.importorskip("trl")
 transformers = pytest.importorskip("transformers")
 
 from scout.train.sampler import sample, supports  # noqa: E402
-from scout.train.shared_prompt import _groups, shared_logps  # noqa: E402
 
 END, PAD = 1, 0
 
@@ -78,37 +77,3 @@ def test_dropping_finished_prompts_changes_no_reply() -> None:
         for prompt in prompts()
     ]
     assert together == alone
-
-
-def test_shared_prompts_give_the_log_probabilities_and_gradients_of_full_rows() -> None:
-    model, temperature, reply_tokens = tiny().train(), 0.9, 10
-    draw = torch.Generator().manual_seed(2)
-    longest = 30
-    rows, mask = [], []
-    for place in (0, 1, 0, 2, 1, 0):  # replies of a group need not be neighbours
-        prompt, length = prompts()[place], int(torch.randint(3, reply_tokens + 1, (1,), generator=draw))
-        reply = torch.randint(2, 64, (length,), generator=draw).tolist()
-        left, right = longest - len(prompt), reply_tokens - length
-        rows.append([PAD] * left + prompt + reply + [PAD] * right)
-        mask.append([0] * left + [1] * (len(prompt) + length) + [0] * right)
-    input_ids, attention_mask = torch.tensor(rows), torch.tensor(mask)
-    real = attention_mask[:, -reply_tokens:].float()
-    weights = torch.rand(real.shape, generator=draw)
-
-    positions = (attention_mask.cumsum(1) - 1).clamp(min=0)
-    logits = model(input_ids, attention_mask=attention_mask, position_ids=positions).logits
-    every = (logits[:, -reply_tokens - 1 : -1] / temperature).log_softmax(-1)
-    full = every.gather(-1, input_ids[:, -reply_tokens:, None])[..., 0] * real
-    full_entropy = -(every.exp() * every).sum(-1) * real
-    (full * weights).sum().backward()
-    wanted = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-
-    groups = _groups(input_ids[:, :longest], attention_mask[:, :longest])
-    assert groups == [[0, 2, 5], [1, 4], [3]]
-    logps, entropies = shared_logps(model, groups, input_ids, attention_mask, reply_tokens, temperature)
-    (logps * weights).sum().backward()
-    assert torch.allclose(logps, full, atol=1e-5)
-    assert torch.allclose(entropies, full_entropy, atol=1e-4)
-    for parameter, gradient in zip(model.parameters(), wanted, strict=True):
-        assert torch.allclose(parameter.grad, gradient, rtol=1e-4, atol=1e-5)

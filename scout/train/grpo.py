@@ -26,7 +26,7 @@ from scout.train.guards import Guards, Sample
 from scout.train.progress import say
 from scout.train.replies import Draw, Grader, drawer
 from scout.train.rollout import Messages, prompt_ids, reward_function, rollout_function
-from scout.train.shared_prompt import SharedPromptTrainer
+from scout.train.shared_prefix import SharedPrefixTrainer
 from scout.train.stage import Request, Stage
 
 
@@ -79,7 +79,7 @@ def _trainer(stage: Stage, samples: list[Sample]) -> GRPOTrainer:
             f"{stage.request.recipe_name}: scout.dynamic_sampling is true, but TRL itself samples this model, whose "
             "attention is not plain causal, and replaces no group. Set it to false."
         )
-    return SharedPromptTrainer(
+    return SharedPrefixTrainer(
         stage.model,
         reward_funcs=[reward_function(stage, samples)],
         args=stage.config,
