@@ -102,6 +102,13 @@ class ScoutSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Share of groups whose rewards must differ; below it GRPO cannot learn and a guard stops the run."""
     max_clipped: float = 0.5
     """Share of replies that may run into `completion_tokens`; above it a guard stops the run."""
+    max_degenerate: float = 0.98
+    """Share of readable replies that may call every step correct in windows with a mistake, or every step incorrect in
+    windows with a correct one; above it a guard stops the run."""
+    max_copied: float = 0.8
+    """Share of the replies' tokens that may be copied from the prompt in long runs; above it a guard stops the run."""
+    max_mismatch: float = 0.1
+    """Mean difference of vLLM and trainer in the log-probability of a sampled token; above it a guard stops the run."""
     patience: int = 5
     """Logged steps in a row that must be bad before a guard stops the run."""
 
@@ -147,7 +154,17 @@ class ScoutConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _AT_LEAST_0 = ("window_steps", "task_tokens", "dev_prompts", "preflight_prompts", "lora_rank", "max_model_tokens")
 _AT_LEAST_1 = ("prompt_tokens", "completion_tokens", "analyses", "patience", "lora_alpha")
-_SHARES = ("w", "clean_share", "localisation", "min_spread", "max_clipped", "lora_dropout", "threshold")
+_SHARES = (
+    "w",
+    "clean_share",
+    "localisation",
+    "min_spread",
+    "max_clipped",
+    "max_degenerate",
+    "max_copied",
+    "lora_dropout",
+    "threshold",
+)
 _NAMES: tuple[tuple[str, Sequence[str]], ...] = (
     ("style", tuple(STYLES)),
     ("reward", tuple(REWARDS)),

@@ -1,7 +1,8 @@
 """GRPO's policy step with prompts shared by their replies, against TRL's own path: forward and backward, no roll-out.
 
 On a CPU TRL runs the head over prompts as well, on a GPU over replies alone; the second is measured beside the first
-(`trl_lean`), and the ratio that arithmetic allows is for that one. Each row is measured in a process of its own, so that a peak of memory belongs to one way alone.
+(`trl_lean`), and the ratio that arithmetic allows is for that one. Peaks of memory are those of processes that do
+nothing else.
 """
 
 from __future__ import annotations
@@ -162,10 +163,10 @@ def sentence(row: Row) -> str:
     """One row for people."""
     return (
         f"policy step, {row['model']}, {row['replies']} replies of {row['reply_tokens']} tokens to a prompt of "
-        f"{row['prompt_tokens']}: TRL {row['trl_seconds']} s, shared {row['shared_seconds']} s, ratio {row['ratio']}; TRL with the head on replies "
-        f"alone {row['trl_lean_seconds']} s, ratio {row['lean_ratio']} of {row['ceiling']} that arithmetic allows "
-        f"({row['of_ceiling']:.0%}); memory {row['trl_megabytes']}, {row['trl_lean_megabytes']} and shared "
-        f"{row['shared_megabytes']} MB"
+        f"{row['prompt_tokens']}: TRL {row['trl_seconds']} s, shared {row['shared_seconds']} s, ratio {row['ratio']}; "
+        f"TRL with the head on replies alone {row['trl_lean_seconds']} s, ratio {row['lean_ratio']} of {row['ceiling']} "
+        f"that arithmetic allows ({row['of_ceiling']:.0%}); memory {row['trl_megabytes']}, {row['trl_lean_megabytes']} "
+        f"and shared {row['shared_megabytes']} MB"
     )
 
 

@@ -1,9 +1,10 @@
-"""What stops a GRPO run that cannot learn, and says why: groups without spread, replies that never end."""
+"""What stops a GRPO run that cannot learn or learns to cheat, and says why."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -50,6 +51,55 @@ def spread_advice(section: ScoutSection) -> str:
     )
 
 
+class Finding(NamedTuple):
+    """What is bad at a logged step."""
+
+    what: str
+    advice: str
+
+
+def findings(figures: Mapping[str, float], section: ScoutSection) -> dict[str, Finding]:
+    """What is bad in the figures that TRL logs at a step, by the name of the setting that says so."""
+    found: dict[str, Finding] = {}
+    clipped = figures.get("completions/clipped_ratio") or 0.0
+    if clipped > section.max_clipped:
+        found["max_clipped"] = Finding(
+            f"{clipped:.0%} of replies ran into scout.completion_tokens ({section.completion_tokens}) without ending, "
+            f"more than scout.max_clipped ({section.max_clipped:.0%}); they earn 0",
+            "Raise scout.completion_tokens, or train SFT longer so that replies end.",
+        )
+    spread = 1 - (figures.get("frac_reward_zero_std") or 0.0)
+    if spread < section.min_spread or spread == 0:
+        found["min_spread"] = Finding(
+            f"rewards differ in {spread:.0%} of groups, less than scout.min_spread ({section.min_spread:.0%})",
+            spread_advice(section),
+        )
+    for name, label, other in (("all_correct", "correct", "mistake"), ("all_incorrect", "incorrect", "correct step")):
+        if (figures.get(name) or 0.0) > section.max_degenerate:
+            found[name] = Finding(
+                f"{figures[name]:.0%} of the replies to windows with a {other} call every step {label}, more than "
+                f"scout.max_degenerate ({section.max_degenerate:.0%})",
+                f"The policy earns its reward without reading. Use scout.reward=product (now {section.reward}), set "
+                f"scout.clean_share to 0.5 or less (now {section.clean_share}), lower trainer.learning_rate, and begin "
+                "again from the SFT model.",
+            )
+    if (figures.get("copied") or 0.0) > section.max_copied:
+        found["max_copied"] = Finding(
+            f"{figures['copied']:.0%} of the replies' tokens are copied from the prompt in long runs, more than "
+            f"scout.max_copied ({section.max_copied:.0%})",
+            "The policy repeats the run instead of judging it. Train SFT longer, and look at samples.jsonl.",
+        )
+    mismatch = figures.get("sampling/sampling_logp_difference/mean") or 0.0
+    if mismatch > section.max_mismatch:
+        found["max_mismatch"] = Finding(
+            f"vLLM and the trainer differ by {mismatch:.3f} in the log-probability of a sampled token, more than "
+            f"scout.max_mismatch ({section.max_mismatch})",
+            "They do not run the same model: check that vLLM's version is one that TRL supports, that both use the "
+            "same dtype, and that no server with older weights answers at trainer.vllm_server_host.",
+        )
+    return found
+
+
 class Guards(TrainerCallback):
     """Counts bad logged steps in a row and stops the run at `scout.patience` of them."""
 
@@ -57,7 +107,8 @@ class Guards(TrainerCallback):
         self.section = section
         self.samples = samples
         """Filled by the reward function; read when a run is stopped."""
-        self.flat = self.clipped = 0
+        self.bad: Counter[str] = Counter()
+        """Logged steps in a row, by what was bad."""
 
     def on_log(
         self,
@@ -67,26 +118,13 @@ class Guards(TrainerCallback):
         logs: Mapping[str, Any] | None = None,
         **_: Any,
     ) -> None:
-        """Raises NothingToLearnError after `patience` logged steps without spread or with too many cut replies."""
+        """Raises NothingToLearnError after `patience` logged steps in a row with the same finding."""
         figures = logs or {}
         if "frac_reward_zero_std" not in figures:
             return
-        section = self.section
-        spread, clipped = 1 - figures["frac_reward_zero_std"], figures["completions/clipped_ratio"]
-        self.flat = self.flat + 1 if spread < section.min_spread or spread == 0 else 0
-        self.clipped = self.clipped + 1 if clipped > section.max_clipped else 0
-        if self.clipped >= section.patience:
-            raise stop(
-                f"Stopped at step {state.global_step}: {clipped:.0%} of replies ran into scout.completion_tokens "
-                f"({section.completion_tokens}) without ending, more than scout.max_clipped "
-                f"({section.max_clipped:.0%}) for {self.clipped} logged steps; they earn 0.",
-                "Raise scout.completion_tokens, or train SFT longer so that replies end.",
-                self.samples,
-            )
-        if self.flat >= section.patience:
-            raise stop(
-                f"Stopped at step {state.global_step}: rewards differ in {spread:.0%} of groups, less than "
-                f"scout.min_spread ({section.min_spread:.0%}), for {self.flat} logged steps.",
-                spread_advice(section),
-                self.samples,
-            )
+        found = findings(figures, self.section)
+        self.bad = Counter({name: self.bad[name] + 1 for name in found})
+        for name, finding in found.items():
+            if self.bad[name] >= self.section.patience:
+                what = f"Stopped at step {state.global_step}: {finding.what}, for {self.bad[name]} logged steps."
+                raise stop(what, finding.advice, self.samples)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -13,6 +13,7 @@ from scout.train import guards
 from scout.train.guards import Sample
 from scout.train.replies import Draw, Grader, drawer
 from scout.train.rows import Prepared
+from scout.train.signs import copied_share, signs
 from scout.train.stage import Stage
 
 Messages = list[dict[str, str]]
@@ -21,6 +22,7 @@ Messages = list[dict[str, str]]
 def reward_function(stage: Stage, samples: list[Sample]) -> Callable[..., list[float]]:
     """TRL's reward function; it also leaves a few of the batch's replies in `samples`."""
     grader: Grader | None = None
+    prompts = {item.row.id: item.ids[: item.prompt_length] for item in stage.train}
 
     def scout(
         completion_ids: Sequence[Sequence[int]],
@@ -32,11 +34,12 @@ def reward_function(stage: Stage, samples: list[Sample]) -> Callable[..., list[f
     ) -> list[float]:
         nonlocal grader
         grader = grader or Grader(stage.recipe, stage.tokenizer, _ends(stage))
-        graded = [
-            grader.grade(ids, dict(zip(steps, labels, strict=True)))
-            for ids, steps, labels in zip(completion_ids, indices, gold, strict=True)
-        ]
+        known = [dict(zip(steps, labels, strict=True)) for steps, labels in zip(indices, gold, strict=True)]
+        graded = [grader.grade(ids, labels) for ids, labels in zip(completion_ids, known, strict=True)]
         log_metric("readable", sum(item.reply.readable for item in graded) / len(graded))
+        for name, value in signs(graded, known).items():
+            log_metric(name, value)
+        log_metric("copied", _copied(prompts, row_id, completion_ids))
         samples[:] = [
             Sample(row, item.reward, item.ended, item.reply.problem, item.text)
             for row, item in list(zip(row_id, graded, strict=True))[:: max(1, len(graded) // guards.SHOWN_REPLIES)]
@@ -44,6 +47,16 @@ def reward_function(stage: Stage, samples: list[Sample]) -> Callable[..., list[f
         return [item.reward for item in graded]
 
     return scout
+
+
+def _copied(
+    prompts: Mapping[str, Sequence[int]], row_id: Sequence[str], completion_ids: Sequence[Sequence[int]]
+) -> float:
+    """Mean over the prompts of the batch of `copied_share`."""
+    replies: dict[str, list[Sequence[int]]] = {}
+    for row, ids in zip(row_id, completion_ids, strict=True):
+        replies.setdefault(row, []).append(ids)
+    return sum(copied_share(prompts[row], some) for row, some in replies.items()) / len(replies)
 
 
 def _ends(stage: Stage) -> list[int]:
