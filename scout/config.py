@@ -185,6 +185,8 @@ def _range_findings(section: msgspec.Struct, prefix: str) -> Iterator[Finding]:
     for name, known in _NAMES:
         if name in fields and getattr(section, name) not in known:
             yield f"{prefix}{name}", getattr(section, name), records.one_of(getattr(section, name), known)
+    if "max_mismatch" in fields and not 0.0 < section.max_mismatch < float("inf"):  # type: ignore[attr-defined]
+        yield f"{prefix}max_mismatch", section.max_mismatch, "above 0"  # type: ignore[attr-defined]
     for name in ("temperature", "scoring_temperature"):
         if name in fields:
             yield from _temperature_findings(section, name, prefix)

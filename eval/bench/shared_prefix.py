@@ -164,9 +164,9 @@ def sentence(row: Row) -> str:
     return (
         f"policy step, {row['model']}, {row['replies']} replies of {row['reply_tokens']} tokens to a prompt of "
         f"{row['prompt_tokens']}: TRL {row['trl_seconds']} s, shared {row['shared_seconds']} s, ratio {row['ratio']}; "
-        f"TRL with the head on replies alone {row['trl_lean_seconds']} s, ratio {row['lean_ratio']} of {row['ceiling']} "
-        f"that arithmetic allows ({row['of_ceiling']:.0%}); memory {row['trl_megabytes']}, {row['trl_lean_megabytes']} "
-        f"and shared {row['shared_megabytes']} MB"
+        f"TRL with the head on replies alone {row['trl_lean_seconds']} s, ratio {row['lean_ratio']} of "
+        f"{row['ceiling']} that arithmetic allows ({row['of_ceiling']:.0%}); memory {row['trl_megabytes']}, "
+        f"{row['trl_lean_megabytes']} and shared {row['shared_megabytes']} MB"
     )
 
 
