@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check data sft rl serve eval bench
+.PHONY: help setup demo test check data sft rl study serve eval bench
 
 RECIPE ?= recipes/tiny
 RUN ?= tiny
@@ -48,6 +48,9 @@ rl: setup ## train by GRPO from runs/$RUN/sft/final: RECIPE=recipes/tiny DATA=..
 	    echo "rl: runs/$(RUN)/sft/final is not there. Train it first: make sft RECIPE=$(RECIPE) RUN=$(RUN)" >&2; exit 1; fi
 	@$(run) -m scout train grpo $(RECIPE)/grpo.yaml --run runs/$(RUN)/grpo --model runs/$(RUN)/sft/final \
 	    $(if $(DATA),--data $(DATA)) $(ARGS)
+
+study: setup ## compare the rewards of GRPO from one SFT start: make study ARGS="--help"
+	@$(run) -m eval.study $(ARGS)
 
 serve: setup ## serve MODEL (default runs/demo/model) over HTTP
 	@$(run) -m scout serve $(or $(MODEL),runs/demo/model) $(ARGS)

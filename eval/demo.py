@@ -33,14 +33,16 @@ FAST_TASKS = ("train=6", "dev=3", "test=3")
 
 def plan(run: Path, seed: int, *, fast: bool = False) -> tuple[Stage, ...]:
     """The stages of the demo in a run folder. fast: two training steps on a handful of tasks, to try the plumbing."""
-    return (*_data(run, fast), *_training(run, seed, fast), *_use(run))
+    return (*data_stages(run, fast), *_training(run, seed, fast), *_use(run))
 
 
-def _python(module: str, *words: str | Path) -> tuple[str, ...]:
+def python(module: str, *words: str | Path) -> tuple[str, ...]:
+    """The command that runs a module of this checkout."""
     return (sys.executable, "-m", module, *map(str, words))
 
 
-def _scoutv(*words: str | Path) -> tuple[str, ...]:
+def scoutv(*words: str | Path) -> tuple[str, ...]:
+    """The command `scoutv` of this environment."""
     return (str(Path(sys.executable).with_name("scoutv")), *map(str, words))
 
 
@@ -49,7 +51,7 @@ def _stage(name: str, about: str, commands: Sequence[tuple[str, ...]], outputs: 
     return Stage(name, about, SECONDS[name], tuple(commands), tuple(outputs), tuple(inputs), keeps)
 
 
-def _recipe(*, without: str) -> list[Path]:
+def recipe_files(*, without: str) -> list[Path]:
     """Files of the recipe that a stage depends on; its README and the other stage's file change nothing."""
     files = sorted(path for path in RECIPE.rglob("*") if path.is_file())
     return [path for path in files if path.suffix != ".md" and path.name != without]
@@ -60,16 +62,17 @@ def _start(run: Path) -> Path:
     return BASE if BASE.is_dir() else run / "sft" / "fresh"
 
 
-def _data(run: Path, fast: bool) -> tuple[Stage, ...]:
+def data_stages(run: Path, fast: bool) -> tuple[Stage, ...]:
+    """Labelled runs, rows to train on, and the parts that stages are scored on, in a run folder."""
     data, rows, slices = run / "data", run / "rows", run / "slices"
     few = ("--tasks", *FAST_TASKS) if fast else ()
     return (
         _stage("collect", "a scripted scientist plays labelled runs in worlds it has not met, 8 for each task",
-               [_python("data_prep.collect", "--out", data, "--seed", str(DATA_SEED), *few)], [data]),
+               [python("data_prep.collect", "--out", data, "--seed", str(DATA_SEED), *few)], [data]),
         _stage("explain", "step-by-step analyses are written and kept only where they equal the labels",
-               [_python("data_prep.explain", "--data", data, "--out", rows)], [rows], _recipe(without="grpo.yaml")),
+               [python("data_prep.explain", "--data", data, "--out", rows)], [rows], recipe_files(without="grpo.yaml")),
         _stage("check splits", "no held-out task may occur in training; steps for the leak check are drawn",
-               [_python("eval.slices", "--data", data, "--out", slices)], [slices]),
+               [python("eval.slices", "--data", data, "--out", slices)], [slices]),
     )  # fmt: skip
 
 
@@ -79,13 +82,13 @@ def _training(run: Path, seed: int, fast: bool) -> tuple[Stage, ...]:
     settings = (f"trainer.seed={seed}", *(("trainer.max_steps=2",) if fast else ()))
     return (
         _stage("sft", "a small model learns to write the analyses",
-               [_scoutv("train", "sft", RECIPE / "sft.yaml", *settings, "--run", sft, *model, "--data", rows,
+               [scoutv("train", "sft", RECIPE / "sft.yaml", *settings, "--run", sft, *model, "--data", rows,
                         "--resume")],
-               [sft / "final"], _recipe(without="grpo.yaml"), sft),
+               [sft / "final"], recipe_files(without="grpo.yaml"), sft),
         _stage("grpo", "it samples its own analyses and is rewarded for balanced recall of right and wrong steps",
-               [_scoutv("train", "grpo", RECIPE / "grpo.yaml", *settings, "--run", grpo, "--model", sft / "final",
+               [scoutv("train", "grpo", RECIPE / "grpo.yaml", *settings, "--run", grpo, "--model", sft / "final",
                         "--data", rows, "--resume")],
-               [grpo / "final"], _recipe(without="sft.yaml"), grpo),
+               [grpo / "final"], recipe_files(without="sft.yaml"), grpo),
     )  # fmt: skip
 
 
@@ -98,21 +101,21 @@ def _use(run: Path) -> tuple[Stage, ...]:
 
     def judge(stage: str, about: str, folder: Path, files: Sequence[Path], *before: tuple[str, ...]) -> Stage:
         out = verdicts / stage / "verdicts.jsonl"
-        score = _scoutv("score", *files, "--model", folder, "--out", out)
+        score = scoutv("score", *files, "--model", folder, "--out", out)
         return _stage(f"evaluate {stage}", about, [*before, score], [out], keeps=verdicts / stage)
 
     final = run / "grpo" / "final"
     return (
         judge("base", "the model before training judges runs of a few held-out tasks", base, few,
-              _python("eval.base_model", "--weights", _start(run), "--like", run / "sft" / "final", "--out", base)),
+              python("eval.base_model", "--weights", _start(run), "--like", run / "sft" / "final", "--out", base)),
         judge("sft", "the SFT model judges all held-out runs", run / "sft" / "final", whole),
         judge("grpo", "the final model judges them too, and lone steps without history", final, (*whole, alone)),
         _stage("report", "thresholds come from dev, figures from test",
-               [_python("eval.report", "--run", run)], [run / "report.json", run / "report.html"]),
+               [python("eval.report", "--run", run)], [run / "report.json", run / "report.html"]),
         _stage("export", "the checkpoint, with the threshold that dev chose, becomes a model folder that vLLM loads",
-               [_scoutv("export", final, "--out", model, "--report", run / "report.json")], [model]),
+               [scoutv("export", final, "--out", model, "--report", run / "report.json")], [model]),
         _stage("serve", "vLLM and the endpoint start, score and rerank a few held-out runs over HTTP, and stop",
-               [_python("eval.serve_once", "--model", model, "--data", data, "--out", run / "serve")], [run / "serve"]),
+               [python("eval.serve_once", "--model", model, "--data", data, "--out", run / "serve")], [run / "serve"]),
     )  # fmt: skip
 
 

@@ -37,6 +37,17 @@ def draw(report: Report) -> dict[str, bytes]:
     return {title: _svg(figure) for title, figure in made.items() if figure is not None}
 
 
+def curves(lines: Mapping[str, Sequence[float]], across: str, up: str) -> bytes:
+    """SVG of shares over steps, one line for each name."""
+    figure, axes = _axes()
+    for name, values in lines.items():
+        axes.plot(range(1, len(values) + 1), values, label=name)
+    axes.set(xlabel=across, ylabel=up, ylim=(0, 1.02))
+    if lines:
+        axes.legend(frameon=False, fontsize=7)
+    return _svg(figure)
+
+
 def _svg(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     with matplotlib.rc_context(_STYLE):

@@ -57,7 +57,8 @@ class Runner:
     """Runs stages in order and remembers, under `folder`, which are finished."""
 
     folder: Path
-    _history: list[str] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)
+    """Hashes of the stages that came before; a stage runs again when one of them changes."""
 
     def run(self, stages: Sequence[Stage]) -> int:
         """Exit code of the whole: 0 when every stage is finished, else that of the command that stopped it."""
@@ -74,7 +75,7 @@ class Runner:
                     _say(f"{head}: stopped with exit code {code}. {_next(code)}")
                     return code
                 _say(f"{head}: finished after {self._marker(stage).seconds:.0f} s")
-            self._history.append(wanted)
+            self.history.append(wanted)
             left -= stage.seconds
         return 0
 
@@ -83,7 +84,7 @@ class Runner:
         return {stage.name: round(self._marker(stage).seconds, 1) for stage in stages}
 
     def _inputs(self, stage: Stage) -> str:
-        digest = hashlib.sha256(json.dumps([self._history, stage.commands]).encode())
+        digest = hashlib.sha256(json.dumps([self.history, stage.commands]).encode())
         for path in stage.inputs:
             for file in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
                 digest.update(f"{file}\0".encode())
